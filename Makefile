@@ -1,0 +1,42 @@
+# The tasks of a developer. `make` alone lists them.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Newer than pyproject.toml and constraints.txt once they are installed.
+INSTALLED := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo dev test check clean
+
+help: ## List these tasks
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(INSTALLED) ## Watch the order pipeline at work; ends by itself
+	@$(BIN)/python scripts/demo.py
+
+dev: $(INSTALLED) ## Run the order pipeline on this machine until Ctrl-C; its data stays in ./data
+	$(BIN)/iii-runtime dev functions
+
+test: $(INSTALLED) ## Run all tests
+	$(BIN)/python -m pytest
+
+check: $(INSTALLED) ## Check format, lint, types, layers and house rules
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	MYPYPATH=scripts $(BIN)/mypy scripts/*.py
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/house
+
+clean: ## Remove everything that was made here, except ./data
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "$(PYTHON) is too old or missing: Python 3.11 or newer is needed, as in make PYTHON=python3.11" >&2; exit 1; }
+	@echo "installing into $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@

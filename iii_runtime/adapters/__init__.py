@@ -1,0 +1,1 @@
+"""The ports, done: how things are stored and run."""

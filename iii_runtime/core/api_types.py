@@ -1,0 +1,81 @@
+"""What a function bound to an http trigger may receive and return, as typed values.
+
+Plain dicts work as well and are what travels between processes; these are the same fields by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, cast
+
+BodyT = TypeVar("BodyT")
+
+_NO_BODY = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiRequest(Generic[BodyT]):
+    """One http request as a handler sees it.
+
+    `ApiRequest[dict[str, Any]]` says what the body is for readers and type checkers; nothing is checked here.
+
+    Attributes:
+        path: The registered pattern, such as `/users/:id`, not the path that was called.
+        method: The method of the request, upper case.
+        path_params: The decoded parameters of the pattern by name.
+        query_params: One value for each name; of repeated ones the last.
+        headers: By lower-case name.
+        body: The JSON value for JSON types, text for `text/*` and forms, bytes for others, None when empty.
+        trigger: `{"type": "http", "path": ..., "method": ...}`, as registered.
+    """
+
+    path: str = ""
+    method: str = "GET"
+    path_params: Mapping[str, str] = field(default_factory=dict)
+    query_params: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: BodyT | None = None
+    trigger: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_request(cls, request: Mapping[str, Any]) -> ApiRequest[Any]:
+        """Return the request dict as a value; unknown members are ignored, missing ones take their default."""
+        names = cls.__dataclass_fields__
+        return cast("ApiRequest[Any]", cls(**{name: request[name] for name in names if name in request}))
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class ApiResponse(Generic[BodyT]):
+    """What a handler answers over http.
+
+    Attributes:
+        status_code: 200 to 599, default 200. The older spelling `statusCode` works too.
+        body: Any JSON value, bytes, or text when `headers` names a content type; None is JSON null. Default `{}`.
+        headers: By name; a list of values repeats the header.
+    """
+
+    status_code: int
+    body: BodyT | None
+    headers: Mapping[str, str | list[str]]
+
+    def __init__(
+        self,
+        *,
+        status_code: int = 200,
+        body: BodyT | None = cast("BodyT", _NO_BODY),  # noqa: B008 - an immutable default
+        headers: Mapping[str, str | list[str]] | None = None,
+        statusCode: int | None = None,  # noqa: N803 - the name is iii's
+    ) -> None:
+        object.__setattr__(self, "status_code", status_code if statusCode is None else statusCode)
+        object.__setattr__(self, "body", {} if body is _NO_BODY else body)
+        object.__setattr__(self, "headers", dict(headers or {}))
+
+    @property
+    def statusCode(self) -> int:  # noqa: N802 - the name is iii's
+        """The status by its older name."""
+        return self.status_code
+
+    def model_dump(self, **_: object) -> dict[str, Any]:
+        """Return the response dict; the JSON codec calls this where a result crosses a boundary."""
+        return {"status_code": self.status_code, "body": self.body, "headers": dict(self.headers)}

@@ -1,0 +1,128 @@
+"""The typed errors of the runtime, grouped by what happens next.
+
+`IiiError` is the one root. `InvocationError` is what a caller of `trigger` sees; its codes and its text form are those
+of the iii SDK. `NonRetryableError` is what a handler raises to say that another attempt cannot help.
+"""
+
+from __future__ import annotations
+
+
+class IiiError(Exception):
+    """Root of every error the runtime raises on purpose.
+
+    Attributes:
+        code: A stable word for programs.
+        message: What happened, where, and what to do.
+    """
+
+    code: str = "error"
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        if code is not None:
+            self.code = code
+
+
+class InvocationError(IiiError):
+    """A call through `trigger` failed.
+
+    Compatible with iii SDK 0.20 and later: the same attributes, and `str(error)` is `"code: message"`.
+
+    Attributes:
+        code: `invocation_failed`, `function_not_found`, `TIMEOUT`, `enqueue_error`, `payload_not_json`,
+            `payload_too_large`, `VALIDATION_FAILED`, or a builtin function's own (`SET_ERROR`, `topic_not_set`, ...).
+        function_id: The function that was called.
+        stacktrace: The handler's traceback, where there is one.
+        invocation_id: Identity of the failed invocation, where it had one.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        function_id: str | None = None,
+        stacktrace: str | None = None,
+        invocation_id: str | None = None,
+    ) -> None:
+        super().__init__(message, code=code)
+        self.function_id = function_id
+        self.stacktrace = stacktrace
+        self.invocation_id = invocation_id
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
+
+
+class EnqueueError(InvocationError):
+    """A message was refused before it was stored. Nothing was enqueued.
+
+    Attributes:
+        reason: `queue_not_found`, `function_not_registered`, `function_not_allowed`, `delay_invalid`,
+            `delay_not_supported`, `dedupe_id_invalid`, `payload_not_json`, `group_field_missing`,
+            `group_field_null`, `too_many_hops`, `payload_too_large` or `enqueue_failed` (the one case in which the
+            message may have been accepted all the same).
+    """
+
+    def __init__(self, reason: str, message: str, function_id: str | None = None) -> None:
+        super().__init__("enqueue_error", message, function_id)
+        self.reason = reason
+
+
+class NonRetryableError(IiiError):
+    """Raise it in a handler when no further attempt can succeed.
+
+    From a queue the message goes straight to the dead-letter queue, with this error as its cause.
+    """
+
+    code = "non_retryable"
+
+    def __init__(self, message: str = "this cannot succeed by trying again") -> None:
+        super().__init__(message)
+
+
+class InputInvalidError(NonRetryableError):
+    """The input of a typed handler does not fit its model: 422 over http, dead letter from a queue.
+
+    Attributes:
+        details: One entry per problem: `{"loc": [...], "msg": ..., "type": ...}`.
+    """
+
+    code = "VALIDATION_FAILED"
+
+    def __init__(self, message: str, details: list[dict[str, object]]) -> None:
+        super().__init__(message)
+        self.details = details
+
+
+class RegistrationError(IiiError, ValueError):
+    """A function or trigger was registered in a way that cannot work. Names the id and where it was registered."""
+
+    code = "registration_invalid"
+
+
+class NotAttachedError(IiiError, RuntimeError):
+    """`trigger` was called on a worker that no host runs, for instance at import time."""
+
+    code = "not_attached"
+
+
+class DeadlineExceededError(IiiError):
+    """A function's body did not end in time. Its own `TimeoutError` is another thing: a failure of the body."""
+
+    code = "deadline_exceeded"
+
+
+class StoreError(IiiError):
+    """The store could not do what it was asked. Nothing of the failed operation was written.
+
+    Codes: `store_full`, `store_newer_schema`, `store_unavailable`, `store_locked`, `store_corrupt`.
+    """
+
+    code = "store_unavailable"
+
+
+class HostError(IiiError):
+    """The host cannot start or go on: `port_in_use`, `worker_not_found`, `worker_import_failed`, ..."""
+
+    code = "host_error"

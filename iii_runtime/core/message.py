@@ -1,0 +1,264 @@
+"""The envelope of a queued message and the dead letter it may become.
+
+The body is one ASCII JSON object. Its bytes never change after the enqueue: a dead letter is the same text with one
+more member at its end, so the payload stays as it was through any number of redrives.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Literal, TypeVar, cast
+
+from iii_runtime.core.payload import Json, PayloadError, decode_stored, encode_json
+
+T = TypeVar("T")
+
+ENVELOPE_VERSION = 1
+INLINE_LIMIT = 240 * 1024
+"""Largest body kept in the message itself; a larger payload travels as a blob link."""
+
+MAX_STACK_BYTES = 8 * 1024
+MAX_ERROR_BYTES = 4 * 1024
+"""Bounds of what a letter says of an error, as JSON text."""
+
+Cause = Literal["failed", "receives", "native", "unreadable", "hops", "expired"]
+"""Why a message died: its attempts failed; it was received too often without an outcome (it killed its host); it was
+moved by the queue service; its body is no envelope; its chain was too long; it was too old."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobLink:
+    """Where a payload too large for the message lives."""
+
+    key: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """A message as it was enqueued.
+
+    Attributes:
+        receipt: The message receipt id.
+        function_id: The function to run.
+        queue: Name of the queue.
+        accepted_ms: When it was accepted, Unix milliseconds.
+        hops: Length of the chain of enqueues behind it; 0 outside a handler.
+        group: Value of the group field, FIFO only.
+        dedupe_id: As given on enqueue.
+        traceparent: W3C trace context of the sender.
+        baggage: W3C baggage of the sender.
+        metadata: Sidecar of the trigger request, if any.
+        payload: The payload's JSON text, or where it lives.
+    """
+
+    receipt: str
+    function_id: str
+    queue: str
+    accepted_ms: int
+    hops: int = 0
+    group: Json = None
+    dedupe_id: str | None = None
+    traceparent: str | None = None
+    baggage: str | None = None
+    metadata: dict[str, Json] | None = None
+    payload: str | BlobLink = "null"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorRecord:
+    """A failure as it is stored with the message: cut to bounds, JSON-safe."""
+
+    type: str
+    message: str
+    stack: str = ""
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the record as JSON."""
+        return {"type": self.type, "message": self.message, "stack": self.stack}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterMember:
+    """The `dead_letter` member of a letter: what died, when and why."""
+
+    generation: int
+    token: str
+    cause: Cause
+    error: ErrorRecord
+    attempts: int
+    receives: int
+    first_ms: int
+    failed_ms: int
+    queue: str
+    group: Json
+    function_id: str | None
+    trace: str | None
+
+    def to_json(self, cut: int) -> dict[str, Json]:
+        """Return the member; `cut` is where the enqueued body ended."""
+        return {
+            "g": self.generation,
+            "tok": self.token,
+            "cut": cut,
+            "cause": self.cause,
+            "error": self.error.to_json(),
+            "attempts": self.attempts,
+            "receives": self.receives,
+            "first_at": self.first_ms,
+            "failed_at": self.failed_ms,
+            "queue": self.queue,
+            "group": self.group,
+            "fn": self.function_id,
+            "trace": self.trace,
+        }
+
+
+def encode_envelope(envelope: Envelope) -> str:
+    """Return the body of a message."""
+    head: dict[str, object] = {
+        "v": ENVELOPE_VERSION,
+        "id": envelope.receipt,
+        "fn": envelope.function_id,
+        "q": envelope.queue,
+        "at": envelope.accepted_ms,
+        "hops": envelope.hops,
+    }
+    optional = {
+        "grp": envelope.group,
+        "dd": envelope.dedupe_id,
+        "tp": envelope.traceparent,
+        "bg": envelope.baggage,
+        "md": envelope.metadata,
+    }
+    head.update({name: value for name, value in optional.items() if value is not None})
+    text = encode_json(head, "envelope")
+    if isinstance(envelope.payload, BlobLink):
+        link = envelope.payload
+        member = '"pl":' + encode_json({"k": link.key, "n": link.size, "h": link.sha256})
+    else:
+        member = '"p":' + envelope.payload
+    return f"{text[:-1]},{member}}}"
+
+
+def decode_envelope(body: str) -> Envelope:
+    """Parse the body of a message or a letter.
+
+    Raises:
+        PayloadError: `envelope_unreadable`: no envelope; `envelope_newer`: one of a later version.
+    """
+    try:
+        fields = json.loads(body)
+        version = fields["v"]
+        envelope = _envelope(fields) if version == ENVELOPE_VERSION else None
+    except (ValueError, LookupError, TypeError, RecursionError, PayloadError) as error:
+        raise PayloadError(f"the message body is no envelope: {error!r:.200}", code="envelope_unreadable") from error
+    if envelope is None:
+        is_newer = isinstance(version, int) and version > ENVELOPE_VERSION
+        raise PayloadError(
+            f"the message body has version {version!r:.20}; this runtime reads version {ENVELOPE_VERSION}.",
+            code="envelope_newer" if is_newer else "envelope_unreadable",
+        )
+    return envelope
+
+
+def encode_letter(body: str, member: DeadLetterMember) -> str:
+    """Return the letter of a dead message: its enqueued body byte for byte, and the `dead_letter` member last."""
+    cut = enqueued_length(body)
+    return f'{body[:cut]},"dead_letter":{encode_json(member.to_json(cut), "dead_letter")}}}'
+
+
+def enqueued_length(body: str) -> int:
+    """Return where the enqueued part of a body or letter ends, before the closing brace or the `dead_letter` member."""
+    member = letter_member(body)
+    return int(cast(int, member["cut"])) if member is not None else len(body.rstrip()) - 1
+
+
+def enqueued_body(body: str) -> str:
+    """Return the body as it was enqueued, whether or not `body` is a letter."""
+    return body[: enqueued_length(body)] + "}"
+
+
+def letter_member(body: str) -> dict[str, Json] | None:
+    """Return the `dead_letter` member of a letter, None for a message that never died."""
+    if '"dead_letter":' not in body:
+        return None
+    try:
+        fields = decode_stored(body)
+    except (ValueError, RecursionError):
+        return None
+    member = fields.get("dead_letter") if isinstance(fields, dict) else None
+    if not isinstance(member, dict) or not isinstance(member.get("g"), int):
+        return None
+    cut = member.get("cut")
+    return member if isinstance(cut, int) and 0 < cut < len(body) else None
+
+
+def generation_of(body: str) -> int:
+    """Return how often the message was redriven."""
+    member = letter_member(body)
+    return int(cast(int, member["g"])) + 1 if member is not None else 0
+
+
+def bounded_error(type_name: str, message: str, stack: str = "") -> ErrorRecord:
+    """Return an error record cut to what a letter may hold; the end of a stack is what tells."""
+    return ErrorRecord(
+        type=_cut(_printable(type_name), 256, keep_end=False),
+        message=_cut(_printable(message), MAX_ERROR_BYTES, keep_end=False),
+        stack=_cut(_printable(stack), MAX_STACK_BYTES, keep_end=True),
+    )
+
+
+def _printable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _cut(text: str, limit: int, *, keep_end: bool) -> str:
+    """Return as much of `text` as has at most `limit` bytes as JSON, where one character takes 1 to 12."""
+    text = text[-limit:] if keep_end else text[:limit]
+    while (surplus := len(json.dumps(text)) - 2 - limit) > 0:
+        dropped = -(-surplus // 12)
+        text = text[dropped:] if keep_end else text[:-dropped]
+    return text
+
+
+def _envelope(fields: dict[str, object]) -> Envelope:
+    link = _optional(fields, "pl", dict)
+    return Envelope(
+        receipt=_text(fields, "id"),
+        function_id=_text(fields, "fn"),
+        queue=_text(fields, "q"),
+        accepted_ms=_integer(fields, "at"),
+        hops=_integer(fields, "hops"),
+        group=cast(Json, fields.get("grp")),
+        dedupe_id=_optional(fields, "dd", str),
+        traceparent=_optional(fields, "tp", str),
+        baggage=_optional(fields, "bg", str),
+        metadata=_optional(fields, "md", dict),
+        payload=encode_json(fields["p"])
+        if link is None
+        else BlobLink(key=_text(link, "k"), size=_integer(link, "n"), sha256=_text(link, "h")),
+    )
+
+
+def _optional(fields: dict[str, object], name: str, kind: type[T]) -> T | None:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, kind):
+        raise TypeError(f"member {name!r} is not of type {kind.__name__}")
+    return value
+
+
+def _text(fields: dict[str, object], name: str) -> str:
+    value = fields[name]
+    if not isinstance(value, str):
+        raise TypeError(f"member {name!r} is not a string")
+    return value
+
+
+def _integer(fields: dict[str, object], name: str) -> int:
+    value = fields[name]
+    if not isinstance(value, int):
+        raise TypeError(f"member {name!r} is not an integer")
+    return value

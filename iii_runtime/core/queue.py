@@ -1,0 +1,174 @@
+"""What a queue is, and the decisions about its messages: refusals, back-off, when an attempt is the last."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+from iii_runtime.core.errors import EnqueueError
+from iii_runtime.core.payload import Json, PayloadError, check_name, encode_json
+
+DEFAULT_QUEUE = "default"
+MAX_DELAY_SECONDS = 900
+MAX_HOPS = 100
+MAX_GROUP_BYTES = 1024
+"""Largest value of a group field, as JSON text: it is kept beside the payload, and once more in a letter."""
+MAX_BACKOFF = timedelta(hours=12)
+DEDUPE_WINDOW = timedelta(minutes=5)
+LEASE = timedelta(seconds=30)
+SINGLE_GROUP = "1"
+"""The one group of a queue with `concurrency: 1`."""
+
+_MAX_EXPONENT = 30
+_RECEIVES_BEYOND_ATTEMPTS = 3
+_MIN_RECEIVES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSpec:
+    """A queue with every default applied.
+
+    Attributes:
+        name: Unique name; the queues of topic subscriptions are called `topic/<topic>/<function id>`.
+        max_attempts: Attempts in total; after the last failed one the message is a dead letter.
+        concurrency: Messages handled at the same time by one host.
+        kind: `standard`, or `fifo` (in order within each group).
+        group_field: Top-level payload member whose value is the group; FIFO only.
+        backoff: Wait after the first failed attempt; doubled after each further one, at most 12 hours.
+        topic: The topic this queue holds messages of, for the queue of a subscription.
+        function_id: The only function of a subscription's queue.
+    """
+
+    name: str
+    max_attempts: int = 3
+    concurrency: int = 10
+    kind: Literal["standard", "fifo"] = "standard"
+    group_field: str | None = None
+    backoff: timedelta = timedelta(milliseconds=1000)
+    topic: str | None = None
+    function_id: str | None = None
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether messages wait for their predecessors: FIFO, or one at a time."""
+        return self.kind == "fifo" or self.concurrency == 1
+
+    @property
+    def max_receives(self) -> int:
+        """The receive after which a message is given up unrun: it killed its host each time."""
+        return max(self.max_attempts + _RECEIVES_BEYOND_ATTEMPTS, _MIN_RECEIVES)
+
+
+def backoff_after(attempt: int, base: timedelta) -> timedelta:
+    """Return the wait after failed attempt `attempt`, from 1: `base * 2^(attempt-1)`, whole seconds up, <= 12 h."""
+    base_ms = round(base / timedelta(milliseconds=1))
+    seconds = -(-base_ms * 2 ** min(max(attempt - 1, 0), _MAX_EXPONENT) // 1000)
+    return timedelta(seconds=min(seconds, round(MAX_BACKOFF.total_seconds())))
+
+
+def release_delay(interruptions: int) -> timedelta:
+    """Return how long a message waits at the start of a host that finds it held by one that died.
+
+    Not at all the first time; then a second, doubled with each further interruption, at most 32. So one that kills
+    its host leaves the others time between two deaths, and those that only ran beside it are not counted out with it.
+    """
+    return timedelta(seconds=2 ** min(interruptions - 2, 5)) if interruptions >= 2 else timedelta(0)
+
+
+def check_delay(delay: object, queue: QueueSpec, function_id: str) -> int:
+    """Return the delay in milliseconds.
+
+    Raises:
+        EnqueueError: `delay_invalid` or `delay_not_supported`.
+    """
+    if isinstance(delay, bool) or not isinstance(delay, int | float) or not 0 <= delay <= MAX_DELAY_SECONDS:
+        raise EnqueueError(
+            "delay_invalid",
+            f"delay must be 0 to {MAX_DELAY_SECONDS} seconds, found {delay!r:.60}.",
+            function_id,
+        )
+    if delay and queue.is_ordered:
+        raise EnqueueError(
+            "delay_not_supported",
+            f"Queue '{queue.name}' keeps its messages in order ({_why_ordered(queue)}) and cannot delay one of them.",
+            function_id,
+        )
+    return round(delay * 1000)
+
+
+def check_dedupe_id(dedupe_id: object, function_id: str) -> str | None:
+    """Return the id.
+
+    Raises:
+        EnqueueError: `dedupe_id_invalid`.
+    """
+    if dedupe_id is None:
+        return None
+    try:
+        return check_name(dedupe_id, "dedupe_id")
+    except PayloadError as error:
+        raise EnqueueError("dedupe_id_invalid", error.message, function_id) from error
+
+
+def check_hops(hops: int, queue: QueueSpec, function_id: str) -> int:
+    """Return `hops`.
+
+    Raises:
+        EnqueueError: `too_many_hops`: functions that enqueue each other in a circle end here.
+    """
+    if hops > MAX_HOPS:
+        raise EnqueueError(
+            "too_many_hops",
+            f"Queue '{queue.name}': this message would be hop {hops} of its chain, the limit is {MAX_HOPS}. "
+            "Functions that enqueue each other without end stop here.",
+            function_id,
+        )
+    return hops
+
+
+def group_value(payload: Json, queue: QueueSpec, function_id: str) -> Json:
+    """Return the value of the group field of a FIFO payload; None for other queues.
+
+    Raises:
+        EnqueueError: `group_field_missing` or `group_field_null`, with iii's words; `payload_too_large`.
+    """
+    if queue.kind != "fifo" or queue.group_field is None:
+        return None
+    field = queue.group_field
+    if not isinstance(payload, dict) or field not in payload:
+        raise EnqueueError(
+            "group_field_missing",
+            f"Queue '{queue.name}' requires field '{field}' in data",
+            function_id,
+        )
+    if payload[field] is None:
+        raise EnqueueError(
+            "group_field_null",
+            f"Queue '{queue.name}': field '{field}' must not be null",
+            function_id,
+        )
+    size = len(encode_json(payload[field]))
+    if size > MAX_GROUP_BYTES:
+        raise EnqueueError(
+            "payload_too_large",
+            f"Queue '{queue.name}': field '{field}' is {size:,} bytes as JSON; a group may have {MAX_GROUP_BYTES:,}.",
+            function_id,
+        )
+    return payload[field]
+
+
+def group_key(value: Json, queue: QueueSpec) -> str | None:
+    """Return the key of the FIFO group a message belongs to; None on a queue that keeps no order."""
+    if queue.concurrency == 1:
+        return SINGLE_GROUP
+    if queue.kind != "fifo":
+        return None
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))  # the order of members makes no other group
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
+
+
+def _why_ordered(queue: QueueSpec) -> str:
+    return "type: fifo" if queue.kind == "fifo" else "concurrency: 1"

@@ -1,0 +1,192 @@
+"""The frames on a stream WebSocket, as values. Wire compatible with iii.
+
+A client joins and leaves; the server pushes:
+
+- client: `{"type": "join" | "leave", "data": {"subscriptionId", "streamName", "groupId", "id"?}}`
+- server: `{"type": "stream", "timestamp", "streamName", "groupId", "id", "event": {...}}`
+
+A frame that cannot be read is answered with `{"type": "error", "code", "message", "subscriptionId"?}`, which is an
+addition to iii.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, assert_never
+
+from iii_runtime.core.errors import IiiError
+from iii_runtime.core.payload import Json, PayloadError, check_name, decode_json, encode_json
+
+MAX_FRAME_BYTES = 64 * 1024
+"""Largest frame from a client."""
+
+MAX_ID_CHARACTERS = 256
+
+
+class FrameError(IiiError):
+    """A client's frame cannot be read. The connection stays; answer with `render_error`.
+
+    Attributes:
+        subscription_id: The subscription the frame was about, where that could be read.
+    """
+
+    code = "frame_invalid"
+
+    def __init__(self, message: str, subscription_id: str | None = None) -> None:
+        super().__init__(message)
+        self.subscription_id = subscription_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """What one client wants to see.
+
+    Attributes:
+        subscription_id: The client's own name for it, unique on its connection.
+        stream_name: The stream.
+        group_id: The group in the stream.
+        item_id: One item of the group; None for all of them.
+    """
+
+    subscription_id: str
+    stream_name: str
+    group_id: str
+    item_id: str | None = None
+
+    def matches(self, stream_name: str, group_id: str, item_id: str | None) -> bool:
+        """Whether an event belongs to this subscription. An event without an item goes to group subscriptions only."""
+        is_same_group = (self.stream_name, self.group_id) == (stream_name, group_id)
+        return is_same_group and self.item_id in (None, item_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A client starts a subscription."""
+
+    subscription: Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """A client ends a subscription."""
+
+    subscription: Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """What is stored, sent once after a join: a list for a group, the item for an item, None if there is none."""
+
+    data: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An item was created, updated or deleted; a deletion carries the old value."""
+
+    kind: Literal["create", "update", "delete"]
+    data: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Something sent with `stream::send`, not stored."""
+
+    event_type: str
+    data: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Unauthorized:
+    """The join was refused."""
+
+
+StreamEvent: TypeAlias = Sync | Change | Sent | Unauthorized
+
+
+def parse_frame(raw: str | bytes) -> Join | Leave:
+    """Read a frame from a client, text or binary. Unknown members are ignored.
+
+    Raises:
+        FrameError: Larger than `MAX_FRAME_BYTES`, not JSON, not a join or leave, or an id that is missing, empty,
+            longer than 256 characters or contains NUL.
+    """
+    size = len(raw) if isinstance(raw, bytes) else len(raw.encode("utf-8", "surrogatepass"))
+    if size > MAX_FRAME_BYTES:
+        raise FrameError(f"the frame is {size} bytes, the limit is {MAX_FRAME_BYTES}.")
+    try:
+        frame = decode_json(raw, "the frame")
+    except PayloadError as error:
+        raise FrameError(error.message) from error
+    if not isinstance(frame, dict) or frame.get("type") not in ("join", "leave"):
+        raise FrameError('the frame must be an object with "type" join or leave.')
+    data = frame.get("data")
+    if not isinstance(data, dict):
+        raise FrameError('the frame must have an object as "data".')
+    subscription = _subscription(data)
+    return Join(subscription) if frame["type"] == "join" else Leave(subscription)
+
+
+def render_frame(event: StreamEvent, *, stream_name: str, group_id: str, item_id: str | None, timestamp_ms: int) -> str:
+    """Return the frame that tells a client of `event`.
+
+    Args:
+        event: What happened.
+        stream_name: The stream.
+        group_id: The group.
+        item_id: The item, None for a group's sync or refusal and for a `stream::send` without an id.
+        timestamp_ms: Milliseconds since 1970 UTC.
+
+    Raises:
+        PayloadError: The data is not JSON.
+    """
+    return encode_json(
+        {
+            "type": "stream",
+            "timestamp": timestamp_ms,
+            "streamName": stream_name,
+            "groupId": group_id,
+            "id": item_id,
+            "event": _event(event),
+        },
+        "the frame",
+    )
+
+
+def render_error(error: FrameError) -> str:
+    """Return the frame that tells a client what was wrong with its own."""
+    frame: dict[str, Json] = {"type": "error", "code": error.code, "message": error.message}
+    if error.subscription_id is not None:
+        frame["subscriptionId"] = error.subscription_id
+    return encode_json(frame, "the frame")
+
+
+def _subscription(data: dict[str, Json]) -> Subscription:
+    subscription_id = _name(data, "subscriptionId", None)
+    return Subscription(
+        subscription_id=subscription_id,
+        stream_name=_name(data, "streamName", subscription_id),
+        group_id=_name(data, "groupId", subscription_id),
+        item_id=None if data.get("id") is None else _name(data, "id", subscription_id),
+    )
+
+
+def _name(data: dict[str, Json], member: str, subscription_id: str | None) -> str:
+    try:
+        return check_name(data.get(member), f"data.{member}", limit=MAX_ID_CHARACTERS)
+    except PayloadError as error:
+        raise FrameError(error.message, subscription_id) from error
+
+
+def _event(event: StreamEvent) -> Json:
+    match event:
+        case Sync(data):
+            return {"type": "sync", "data": data}
+        case Change(kind, data):
+            return {"type": kind, "data": data}
+        case Sent(event_type, data):
+            return {"type": "event", "event": {"type": event_type, "data": data}}
+        case Unauthorized():
+            return {"type": "unauthorized"}
+        case _:
+            assert_never(event)

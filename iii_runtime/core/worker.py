@@ -1,0 +1,318 @@
+"""The authoring interface: `register_worker` and the worker it returns, in iii's spelling and as decorators."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol, TypeVar
+
+from iii_runtime.core.errors import NotAttachedError, RegistrationError
+from iii_runtime.core.handler import Handler, plan_raw_handler, plan_typed_handler, source_of
+from iii_runtime.core.payload import PayloadError, check_name
+from iii_runtime.core.registry import FunctionSpec, Registry
+from iii_runtime.core.trigger_request import MAX_TIMEOUT_MS, TriggerRequest, parse_trigger_request
+from iii_runtime.core.triggers import TriggerKind, UnknownTrigger, parse_trigger
+
+HandlerT = TypeVar("HandlerT", bound=Handler)
+
+_collector: ContextVar[list[Worker] | None] = ContextVar("iii_workers", default=None)
+
+
+class Invoker(Protocol):
+    """What a host attaches to a worker so that its `trigger` reaches the engine."""
+
+    def trigger(self, request: TriggerRequest) -> Any:
+        """Carry out the request and return its result; blocks the calling thread."""
+        ...
+
+    async def trigger_async(self, request: TriggerRequest) -> Any:
+        """Carry out the request and return its result."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitOptions:
+    """Options of `register_worker`, as in the iii SDK.
+
+    Attributes:
+        worker_name: Name in logs and listings.
+        worker_description: For people.
+        invocation_timeout_ms: Longest run of one attempt of a function that says nothing of its own, and the default
+            wait of `trigger`.
+
+    Raises:
+        RegistrationError: `invocation_timeout_ms` is not a positive integer.
+    """
+
+    worker_name: str | None = None
+    worker_description: str | None = None
+    invocation_timeout_ms: int = 30_000
+
+    def __post_init__(self) -> None:
+        given: object = self.invocation_timeout_ms
+        if isinstance(given, bool) or not isinstance(given, int) or not 0 < given <= MAX_TIMEOUT_MS:
+            raise RegistrationError(
+                f"invocation_timeout_ms must be an integer from 1 to {MAX_TIMEOUT_MS}, found {given!r:.60}."
+            )
+
+
+class FunctionRef:
+    """A registered function: `id` and `unregister()`."""
+
+    def __init__(self, registry: Registry, function_id: str) -> None:
+        self._registry = registry
+        self.id = function_id
+
+    def unregister(self) -> None:
+        """Forget the function. Messages already enqueued for it fail until it is registered again."""
+        self._registry.remove_function(self.id)
+
+
+class Trigger:
+    """A registered trigger."""
+
+    def __init__(self, registry: Registry, trigger_id: str) -> None:
+        self._registry = registry
+        self._id = trigger_id
+
+    def unregister(self) -> None:
+        """Forget the trigger: nothing starts its function through it any more."""
+        self._registry.remove_trigger(self._id)
+
+
+class Worker:
+    """Registers functions and triggers, and calls functions once a host runs it. Created by `register_worker`."""
+
+    def __init__(self, options: InitOptions) -> None:
+        self.options = options
+        self.registry = Registry()
+        self._invoker: Invoker | None = None
+
+    @property
+    def name(self) -> str:
+        """Name in logs and listings."""
+        return self.options.worker_name or "worker"
+
+    def register_function(
+        self,
+        function_id: str,
+        handler: Handler,
+        *,
+        description: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        request_format: Any = None,
+        response_format: Any = None,
+        timeout: timedelta | None = None,
+    ) -> FunctionRef:
+        """Register a handler that takes the raw input, and optionally `metadata`.
+
+        Args:
+            function_id: `service::name`.
+            handler: `def` or `async def`; type hints are not looked at (use `function` for that).
+            description: For people.
+            metadata: Free data shown in listings.
+            request_format: JSON Schema of the input.
+            response_format: JSON Schema of the result.
+            timeout: Longest run of one attempt; the worker's `invocation_timeout_ms` by default. An addition to iii.
+
+        Raises:
+            TypeError: The id is no string, or the handler cannot be called.
+            RegistrationError: A `ValueError`: the id is blank, reserved or taken.
+        """
+        _check_function_id(function_id)
+        _check_handler(handler, function_id)
+        self.registry.add_function(
+            FunctionSpec(
+                id=function_id,
+                plan=plan_raw_handler(handler),
+                description=description,
+                metadata=metadata,
+                request_format=request_format,
+                response_format=response_format,
+                timeout=_check_timeout(timeout, function_id),
+                source=source_of(handler),
+            )
+        )
+        return FunctionRef(self.registry, function_id)
+
+    def register_trigger(self, trigger: Mapping[str, Any]) -> Trigger:
+        """Register a trigger: `{"type": "http", "function_id": ..., "config": {...}, "metadata"?: {...}}`.
+
+        An unknown type is kept and reported as a warning when a host starts, as in iii.
+
+        Raises:
+            RegistrationError: A known type with a config that cannot work (iii only logs it).
+        """
+        if not isinstance(trigger, Mapping):
+            raise TypeError(f"a trigger must be a dict with 'type' and 'function_id', found {trigger!r:.60}")
+        type_name, function_id = trigger.get("type"), trigger.get("function_id")
+        if not isinstance(type_name, str) or not isinstance(function_id, str) or not function_id.strip():
+            raise RegistrationError(f"a trigger needs 'type' and 'function_id', both strings; found {dict(trigger)!r}")
+        config = trigger.get("config") or {}
+        if not isinstance(config, Mapping):
+            raise RegistrationError(f"trigger of '{function_id}': config must be an object, found {config!r}")
+        try:
+            kind = parse_trigger(type_name, config)
+        except RegistrationError as error:
+            raise RegistrationError(f"trigger of '{function_id}': {error.message}", code=error.code) from error
+        spec = self.registry.add_trigger(kind, function_id, trigger.get("metadata"))
+        return Trigger(self.registry, spec.id)
+
+    def function(
+        self,
+        function_id: str,
+        *,
+        triggers: Iterable[TriggerKind] = (),
+        description: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        timeout: timedelta | None = None,
+    ) -> Callable[[HandlerT], HandlerT]:
+        """Register the decorated handler and its triggers; the handler itself is returned unchanged.
+
+        A parameter typed with a pydantic model is validated and instantiated (from the body over http, the payload
+        from a queue or a direct call, the data of a topic); one typed `ApiRequest` gets the request. Invalid input is
+        422 over http and a dead letter at once from a queue.
+
+        Raises:
+            RegistrationError: The id, the handler's parameters or a trigger cannot work; nothing is registered then.
+        """
+        _check_function_id(function_id)
+        kinds = tuple(triggers)
+        for kind in kinds:
+            if isinstance(kind, UnknownTrigger) or not isinstance(kind, TriggerKind):
+                raise RegistrationError(f"function '{function_id}': {kind!r} is not a trigger")
+            if kind.condition is not None and not isinstance(kind.condition, str):
+                raise RegistrationError(f"function '{function_id}': the condition of {kind!r} must be a function id")
+
+        def register(handler: HandlerT) -> HandlerT:
+            _check_handler(handler, function_id)
+            source = source_of(handler)
+            self.registry.add_function(
+                FunctionSpec(
+                    id=function_id,
+                    plan=plan_typed_handler(handler, function_id),
+                    description=description or _first_line(handler.__doc__),
+                    metadata=metadata,
+                    timeout=_check_timeout(timeout, function_id),
+                    source=source,
+                )
+            )
+            for kind in kinds:
+                self.registry.add_trigger(kind, function_id, source=source)
+            return handler
+
+        return register
+
+    def trigger(self, request: TriggerRequest | Mapping[str, Any]) -> Any:
+        """Call a function and wait, enqueue it, or start it and go on.
+
+        Returns:
+            Without action: the handler's result as JSON. Enqueue: `{"messageReceiptId": id}`, and the function runs at
+            least once. Void: None at once.
+
+        Raises:
+            InvocationError: The call failed or was refused; see its code. Enqueue errors are `EnqueueError`.
+            RuntimeError: Called inside an `async def` handler, where it would block; use `trigger_async`.
+            NotAttachedError: No host runs this worker.
+        """
+        parsed = parse_trigger_request(request)
+        if not _in_event_loop():
+            return self._attached(parsed).trigger(parsed)
+        raise RuntimeError(
+            f"trigger('{parsed.function_id}') would block the event loop: "
+            "use `await worker.trigger_async(...)` in async code"
+        )
+
+    async def trigger_async(self, request: TriggerRequest | Mapping[str, Any]) -> Any:
+        """Do what `trigger` does, from asynchronous code."""
+        parsed = parse_trigger_request(request)
+        return await self._attached(parsed).trigger_async(parsed)
+
+    def attach(self, invoker: Invoker | None) -> None:
+        """Connect the worker to a host's engine; None disconnects it. Called by hosts."""
+        self._invoker = invoker
+
+    def _attached(self, request: TriggerRequest) -> Invoker:
+        if self._invoker is None:
+            raise NotAttachedError(
+                f"trigger('{request.function_id}') on worker '{self.name}', which no host runs. Run it with "
+                "`iii-runtime dev`, and call trigger inside functions, not while the module is imported."
+            )
+        return self._invoker
+
+
+def register_worker(
+    address: str | None = None,
+    options: InitOptions | Mapping[str, Any] | None = None,
+    *,
+    worker_name: str | None = None,
+) -> Worker:
+    """Create a worker. It connects to nothing: a host that imports the module finds and runs it.
+
+    Args:
+        address: Accepted for compatibility with the iii SDK, and not used.
+        options: `InitOptions`, or a dict with `worker_name` or `workerName`.
+        worker_name: Short for `InitOptions(worker_name=...)`.
+    """
+    if isinstance(options, Mapping):
+        options = InitOptions(worker_name=options.get("worker_name") or options.get("workerName"))
+    options = options or InitOptions(worker_name=worker_name)
+    worker = Worker(options)
+    found = _collector.get()
+    if found is not None:
+        found.append(worker)
+    return worker
+
+
+@contextmanager
+def collecting_workers() -> Iterator[list[Worker]]:
+    """Collect the workers that are created inside the block. For hosts, around the import of worker files."""
+    found: list[Worker] = []
+    token = _collector.set(found)
+    try:
+        yield found
+    finally:
+        _collector.reset(token)
+
+
+def _check_function_id(function_id: object) -> None:
+    if not isinstance(function_id, str):
+        raise TypeError(f"a function id must be a string, found {type(function_id).__name__}")
+    if not function_id.strip():
+        raise RegistrationError("id is required")
+    try:
+        check_name(function_id, "a function id")
+    except PayloadError as error:
+        raise RegistrationError(error.message) from error
+
+
+def _check_handler(handler: object, function_id: str) -> None:
+    if not callable(handler):
+        raise TypeError(f"function '{function_id}': the handler must be callable, found {handler!r:.60}")
+
+
+def _check_timeout(timeout: timedelta | None, function_id: str) -> timedelta | None:
+    given: object = timeout
+    if given is not None and (not isinstance(given, timedelta) or given <= timedelta(0)):
+        raise RegistrationError(f"function '{function_id}': timeout must be a positive timedelta, found {given!r}")
+    return timeout
+
+
+def _in_event_loop() -> bool:
+    """Return whether the calling code runs in an event loop, without loading asyncio for workers that never use it."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:
+        return False
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _first_line(docstring: str | None) -> str | None:
+    return docstring.strip().splitlines()[0] if docstring and docstring.strip() else None
