@@ -1,0 +1,236 @@
+"""Runs user code in this process: synchronous bodies on daemon threads, asynchronous ones on a loop of their own.
+
+Neither ever runs on the engine's loop, so a body that blocks delays nobody else's lease, timer or request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+from iii_runtime.core.errors import DeadlineExceededError, IiiError
+
+_IDLE_SECONDS = 10.0
+_CLOSE_SECONDS = 1.0
+
+
+class HandlerExitError(IiiError):
+    """A handler tried to end the process: `sys.exit`, `KeyboardInterrupt` or another `BaseException`."""
+
+    code = "handler_exit"
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a body came to. An error travels as a value: futures refuse or translate some exceptions."""
+
+    value: Any = None
+    error: Exception | None = None
+
+
+_Job: TypeAlias = "tuple[Callable[[], Any], contextvars.Context, Future[_Outcome]]"
+
+
+class ThreadExecutor:
+    """Runs bodies apart from the engine. There is no limit on threads: queues and the http server bound the work."""
+
+    def __init__(self) -> None:
+        self._idle: deque[_Runner] = deque()
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_thread: threading.Thread | None = None
+
+    async def run(self, body: Callable[[], Any], *, is_async: bool, timeout: timedelta) -> Any:
+        """Run `body` and return its value.
+
+        Raises:
+            DeadlineExceededError: It did not end in time. A synchronous body goes on in its thread, its outcome
+                dropped; an asynchronous one is cancelled.
+            HandlerExitError: It raised something that is no `Exception`, such as `SystemExit`.
+        """
+        context = contextvars.copy_context()
+        future: Future[_Outcome] = Future()
+        if is_async:
+            self._start_async(body, context, future)
+        else:
+            self._start_sync((body, context, future))
+        waiter = asyncio.wrap_future(future)
+        try:
+            done, _ = await asyncio.wait({waiter}, timeout=timeout.total_seconds())
+        finally:
+            waiter.cancel()  # no effect once it is done
+        if not done:
+            raise DeadlineExceededError(f"no outcome within {timeout.total_seconds():g} s")
+        outcome = waiter.result()
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value
+
+    def close(self) -> None:
+        """Cancel asynchronous bodies and end their loop; let idle threads end. A busy one ends with the process."""
+        with self._lock:
+            loop, thread = self._loop, self._loop_thread
+            self._loop = self._loop_thread = None
+            idle = list(self._idle)
+            self._idle.clear()
+        for runner in idle:
+            runner.dismiss()
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(_CLOSE_SECONDS)
+
+    def _start_sync(self, job: _Job) -> None:
+        with self._lock:
+            runner = self._idle.pop() if self._idle else None
+        if runner is None:
+            _Runner(self._idle, self._lock).start(job)
+        else:
+            runner.give(job)
+
+    def _start_async(self, body: Callable[[], Any], context: contextvars.Context, future: Future[_Outcome]) -> None:
+        loop = self._handler_loop()
+
+        def start() -> None:
+            task = loop.create_task(_await_body(body), context=context)
+            future.add_done_callback(lambda done: _cancel(task, loop) if done.cancelled() else None)
+            task.add_done_callback(lambda ended: _settle(future, ended))
+
+        loop.call_soon_threadsafe(start)
+
+    def _handler_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._loop_thread = threading.Thread(
+                    target=_run_loop, args=(self._loop,), name="iii-handlers", daemon=True
+                )
+                self._loop_thread.start()
+            return self._loop
+
+
+class _Runner:
+    """A daemon thread that is used again for a while."""
+
+    def __init__(self, idle: deque[_Runner], lock: threading.Lock) -> None:
+        self._idle = idle
+        self._lock = lock
+        self._wake = threading.Semaphore(0)
+        self._job: _Job | None = None
+
+    def start(self, job: _Job) -> None:
+        self._job = job
+        threading.Thread(target=self._work, name="iii-handler", daemon=True).start()
+
+    def give(self, job: _Job) -> None:
+        self._job = job
+        self._wake.release()
+
+    def dismiss(self) -> None:
+        self._wake.release()
+
+    def _work(self) -> None:
+        while self._job is not None:
+            job, self._job = self._job, None
+            _run_body(job, self._rest)
+            del job
+            if not self._wake.acquire(timeout=_IDLE_SECONDS):
+                with self._lock:
+                    if self in self._idle:
+                        self._idle.remove(self)
+                        return
+                self._wake.acquire()
+
+    def _rest(self) -> None:
+        with self._lock:
+            self._idle.append(self)
+
+
+def _run_body(job: _Job, rest: Callable[[], None]) -> None:
+    body, context, future = job
+    if not future.set_running_or_notify_cancel():
+        rest()
+        return
+    try:
+        outcome = _Outcome(value=context.run(body))
+    except StopIteration as error:
+        outcome = _Outcome(error=_stopped(error))
+    except Exception as error:  # noqa: BLE001 - whatever the handler raised is its outcome
+        outcome = _Outcome(error=error)
+    except BaseException as error:  # noqa: BLE001 - a handler must not end the host
+        outcome = _Outcome(error=_exit(error))
+    # Idle before it is known, so that whoever waited for the outcome finds this thread.
+    rest()
+    future.set_result(outcome)
+
+
+async def _await_body(body: Callable[[], Any]) -> _Outcome:
+    try:
+        return _Outcome(value=await body())
+    except asyncio.CancelledError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever the handler raised is its outcome
+        return _Outcome(error=error)
+    except BaseException as error:  # noqa: BLE001 - a handler must not end the loop of the others
+        return _Outcome(error=_exit(error))
+
+
+def _settle(future: Future[_Outcome], task: asyncio.Task[_Outcome]) -> None:
+    outcome = (
+        _Outcome(error=HandlerExitError("the handler's task was cancelled")) if task.cancelled() else task.result()
+    )
+    with contextlib.suppress(InvalidStateError):  # given up at this very moment
+        future.set_result(outcome)
+
+
+def _cancel(task: asyncio.Task[_Outcome], loop: asyncio.AbstractEventLoop) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed, and the task with it
+        loop.call_soon_threadsafe(task.cancel)
+
+
+def _stopped(error: StopIteration) -> RuntimeError:
+    """Return what Python makes of it in a coroutine: it cannot pass through one."""
+    wrapped = RuntimeError("the handler raised StopIteration")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def _exit(error: BaseException) -> HandlerExitError:
+    wrapped = HandlerExitError(f"the handler raised {type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        while not _runs_until_stopped(loop):
+            pass
+        loop.run_until_complete(_cancel_all())
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+def _runs_until_stopped(loop: asyncio.AbstractEventLoop) -> bool:
+    """Return False if a task that a handler started asked to end the process: asyncio lets that through."""
+    try:
+        loop.run_forever()
+    except (SystemExit, KeyboardInterrupt):
+        return False
+    return True
+
+
+async def _cancel_all() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""What happens next: the order of effects, written against the ports alone."""

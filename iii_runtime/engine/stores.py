@@ -1,0 +1,31 @@
+"""The ports an engine works on, in one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from iii_runtime.ports.blob_store import BlobStore
+from iii_runtime.ports.change_feed import ChangeFeed
+from iii_runtime.ports.clock import Clock, IdSource
+from iii_runtime.ports.dead_letter import DeadLetterStore
+from iii_runtime.ports.message_queue import MessageQueue
+from iii_runtime.ports.response_store import ResponseStore
+from iii_runtime.ports.state_store import StateStore
+from iii_runtime.ports.stream_store import StreamStore
+from iii_runtime.ports.tick_store import TickStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stores:
+    """One adapter for each port, all over the same storage."""
+
+    clock: Clock
+    ids: IdSource
+    queue: MessageQueue
+    letters: DeadLetterStore
+    state: StateStore
+    stream: StreamStore
+    feed: ChangeFeed
+    blobs: BlobStore
+    responses: ResponseStore
+    ticks: TickStore
