@@ -1,0 +1,174 @@
+"""Putting a call on a queue: every refusal before anything is stored, then one write."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from iii_runtime.core.errors import EnqueueError, StoreError
+from iii_runtime.core.message import INLINE_LIMIT, BlobLink, Envelope, encode_envelope
+from iii_runtime.core.payload import Json, PayloadError, PayloadTooLargeError, render_json, to_json
+from iii_runtime.core.queue import (
+    QueueSpec,
+    check_dedupe_id,
+    check_delay,
+    check_hops,
+    group_key,
+    group_value,
+)
+from iii_runtime.core.trace import child_traceparent
+from iii_runtime.engine.app import App
+from iii_runtime.engine.stores import Stores
+from iii_runtime.ports.message_queue import OutgoingMessage
+
+CONSUMER_MARGIN = timedelta(seconds=10)
+_ENVELOPE_ROOM = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueue:
+    """A request to enqueue.
+
+    Attributes:
+        queue: Name of the queue.
+        function_id: The function to run.
+        payload: Its input, not yet checked.
+        delay: Seconds, 0 to 900.
+        dedupe_id: See `TriggerActionEnqueue`.
+        metadata: Sidecar for the handler.
+        hops: Hops of the new message.
+        traceparent: Trace context of the sender.
+        baggage: Baggage of the sender.
+    """
+
+    queue: str
+    function_id: str
+    payload: object
+    delay: object = 0
+    dedupe_id: object = None
+    metadata: object = None
+    hops: int = 0
+    traceparent: str | None = None
+    baggage: str | None = None
+
+
+class Enqueuer:
+    """Stores messages on queues."""
+
+    def __init__(self, app: App, stores: Stores) -> None:
+        self._app = app
+        self._stores = stores
+
+    async def enqueue(self, request: Enqueue) -> str:
+        """Store the message and return its receipt. From then on the function runs at least once.
+
+        Raises:
+            EnqueueError: Refused; see its `reason`. Nothing was stored.
+        """
+        queue = self._app.queues.get(request.queue)
+        if queue is None or queue.topic is not None:
+            raise EnqueueError("queue_not_found", f"Queue '{request.queue}' not found", request.function_id)
+        self._check_function(queue, request.function_id)
+        return await self.send(queue, request)
+
+    async def send(self, queue: QueueSpec, request: Enqueue) -> str:
+        """Store the message on a queue that is known to exist, for a function that may use it."""
+        delay_ms = check_delay(request.delay, queue, request.function_id)
+        dedupe_id = check_dedupe_id(request.dedupe_id, request.function_id)
+        payload = _payload(request)
+        group = group_value(payload, queue, request.function_id)
+        hops = check_hops(request.hops, queue, request.function_id)
+        text = _text(payload, request.function_id)
+        receipt = self._stores.ids.new_id()
+        envelope = Envelope(
+            receipt=receipt,
+            function_id=request.function_id,
+            queue=queue.name,
+            accepted_ms=self._stores.clock.now_ms(),
+            hops=hops,
+            group=group,
+            dedupe_id=dedupe_id,
+            # Without a sender the trace begins here, so that all attempts belong to one.
+            traceparent=request.traceparent or child_traceparent(None, receipt),
+            baggage=request.baggage,
+            metadata=_metadata(request),
+            payload=text,
+        )
+        try:
+            return await self._store(queue, envelope, text, delay_ms)
+        except StoreError as error:
+            raise EnqueueError(
+                "enqueue_failed", f"Queue '{queue.name}': {error.message} ({error.code})", request.function_id
+            ) from error
+
+    async def _store(self, queue: QueueSpec, envelope: Envelope, text: str, delay_ms: int) -> str:
+        blob_key = None
+        body = encode_envelope(envelope) if len(text) <= INLINE_LIMIT else ""
+        if not body or len(body) > INLINE_LIMIT:
+            blob_key = envelope.receipt
+            link = BlobLink(key=blob_key, size=len(text), sha256=hashlib.sha256(text.encode("ascii")).hexdigest())
+            body = encode_envelope(replace(envelope, payload=link))
+            await self._stores.blobs.put(blob_key, text)
+        message = OutgoingMessage(
+            receipt=envelope.receipt,
+            function_id=envelope.function_id,
+            body=body,
+            group=group_key(envelope.group, queue),
+            delay_ms=delay_ms,
+            dedupe_id=envelope.dedupe_id,
+            blob_key=blob_key,
+        )
+        return (await self._stores.queue.send(queue, [message]))[0]
+
+    def _check_function(self, queue: QueueSpec, function_id: str) -> None:
+        functions = self._app.catalog.functions
+        if function_id not in functions:
+            raise EnqueueError(
+                "function_not_registered",
+                f"Function '{function_id}' is not registered: nothing could run this message of queue '{queue.name}'",
+                function_id,
+            )
+        consumers = self._app.consumers(queue.name)
+        if len(consumers) != 1 or consumers[0] == function_id or consumers[0] not in functions:
+            return
+        limit = self._app.timeout_of(functions[consumers[0]])
+        needed = self._app.timeout_of(functions[function_id]) + CONSUMER_MARGIN
+        if needed > limit:
+            raise EnqueueError(
+                "function_not_allowed",
+                f"Queue '{queue.name}' is bound to '{consumers[0]}', whose timeout is {limit.total_seconds():g} s; "
+                f"'{function_id}' needs {needed.total_seconds():g} s (its timeout and 10 s) inside it. "
+                f"Use another queue, or raise the timeout of '{consumers[0]}'.",
+                function_id,
+            )
+
+
+def _payload(request: Enqueue) -> Json:
+    try:
+        return to_json(request.payload)
+    except PayloadError as error:
+        raise EnqueueError("payload_not_json", error.message, request.function_id) from error
+
+
+def _text(payload: Json, function_id: str) -> str:
+    try:
+        return render_json(payload)
+    except PayloadTooLargeError as error:
+        raise EnqueueError("payload_too_large", error.message, function_id) from error
+
+
+def _metadata(request: Enqueue) -> dict[str, Json] | None:
+    if request.metadata is None:
+        return None
+    try:
+        metadata = to_json(request.metadata, "metadata")
+    except PayloadError as error:
+        raise EnqueueError("payload_not_json", error.message, request.function_id) from error
+    if not isinstance(metadata, dict) or len(render_json(metadata)) > _ENVELOPE_ROOM:
+        raise EnqueueError(
+            "payload_not_json",
+            f"metadata must be an object of at most {_ENVELOPE_ROOM} bytes as JSON",
+            request.function_id,
+        )
+    return metadata

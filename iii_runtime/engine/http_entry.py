@@ -1,0 +1,271 @@
+"""One http request, from its bytes to the bytes of the answer. Hosts own the sockets; everything else is here."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from iii_runtime.core.errors import IiiError, InputInvalidError, InvocationError, StoreError
+from iii_runtime.core.http import (
+    HttpError,
+    HttpReply,
+    Matched,
+    MethodNotAllowed,
+    NotFound,
+    Preflight,
+    ResultInvalidError,
+    Route,
+    RouteConflictError,
+    RouteTable,
+    build_request,
+    condition_not_met,
+    cors_headers,
+    error_reply,
+    http_error_reply,
+    method_not_allowed,
+    not_found,
+    parse_route,
+    render_response,
+    timed_out,
+    unavailable,
+    validation_failed,
+)
+from iii_runtime.core.payload import Json, to_json
+from iii_runtime.core.registry import Catalog
+from iii_runtime.core.trace import is_traceparent, usable_baggage
+from iii_runtime.core.triggers import Http
+from iii_runtime.engine.conditions import condition_holds
+from iii_runtime.engine.invoke import Call
+from iii_runtime.engine.runtime import Runtime
+from iii_runtime.ports.response_store import Begun, InProgress, Mismatch, StoredResponse
+
+_log = logging.getLogger("iii_runtime.http")
+_KEY_HEADER = "idempotency-key"
+_UNKEYED_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpCall:
+    """A request as it arrived.
+
+    Attributes:
+        method: Upper case.
+        path: Percent-encoded, without the query.
+        query: Raw query string, without `?`.
+        headers: Pairs in order.
+        body: Raw bytes, within the host's size limit.
+    """
+
+    method: str
+    path: str
+    query: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+    named: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "named", {name.lower(): value for name, value in self.headers})
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    function_id: str
+    condition: str | None
+
+
+class HttpEntry:
+    """Answers http requests with the registered functions.
+
+    Args:
+        runtime: The engine.
+        holder: Identity of this host's life: reservations of idempotency keys by an earlier life are taken over.
+    """
+
+    def __init__(self, runtime: Runtime, holder: str) -> None:
+        self._runtime = runtime
+        self._holder = holder
+        self._table: tuple[Catalog, RouteTable[_Target]] | None = None
+        self._active = 0
+
+    async def handle(self, call: HttpCall) -> HttpReply:
+        """Answer one request. Never raises: whatever goes wrong is an answer with a typed error."""
+        config = self._runtime.app.config.http
+        error_id = self._runtime.stores.ids.new_id()
+        if self._active >= config.concurrency_request_limit:
+            return self.with_cors(call, unavailable("the host is at its limit of concurrent requests", 1, error_id))
+        self._active += 1
+        started = self._runtime.stores.clock.now_ms()
+        try:
+            reply = await self._answer(call, error_id)
+        except HttpError as error:
+            reply = http_error_reply(error, error_id)
+        except IiiError as error:
+            reply = _internal_error(error, error.code, error_id)
+        except Exception as error:  # noqa: BLE001 - one faulty request must not end the host
+            reply = _internal_error(error, "INTERNAL_ERROR", error_id)
+        finally:
+            self._active -= 1
+        elapsed = self._runtime.stores.clock.now_ms() - started
+        fields = {"method": call.method, "path": call.path, "status": reply.status, "elapsed_ms": elapsed}
+        _log.info("request", extra={"iii": fields if reply.status < 400 else fields | {"error_id": error_id}})
+        return self.with_cors(call, reply)
+
+    async def _answer(self, call: HttpCall, error_id: str) -> HttpReply:
+        match = self._routes().match(call.method, call.path)
+        if isinstance(match, NotFound):
+            return not_found(call.method, call.path, error_id)
+        if isinstance(match, Preflight):
+            return HttpReply(status=204, headers=(("Allow", ", ".join(match.allowed)),))
+        if isinstance(match, MethodNotAllowed):
+            return method_not_allowed(call.method, call.path, match.allowed, error_id)
+        request = build_request(
+            match.route,
+            method=call.method,
+            path_params=match.path_params,
+            query=call.query,
+            headers=call.headers,
+            body=call.body,
+        )
+        if _KEY_HEADER in call.named and call.method not in _UNKEYED_METHODS:
+            return await self._once(call, match, request, error_id)
+        return await self._run(match.route.target, request, error_id)
+
+    async def _once(self, call: HttpCall, match: Matched[_Target], request: dict[str, Any], error_id: str) -> HttpReply:
+        key = call.named[_KEY_HEADER]
+        if not 1 <= len(key) <= 256:
+            return error_reply(
+                400, "IDEMPOTENCY_KEY_INVALID", "Idempotency-Key must have 1 to 256 characters", error_id
+            )
+        scoped = f"{match.route.method} {match.route.pattern} {key}"
+        responses = self._runtime.stores.responses
+        reservation = await responses.begin(scoped, _fingerprint(call), self._holder)
+        if isinstance(reservation, StoredResponse):
+            headers = (*reservation.headers, ("Idempotency-Replayed", "true"))
+            return HttpReply(status=reservation.status, headers=headers, body=reservation.body)
+        if isinstance(reservation, Mismatch):
+            message = "this Idempotency-Key was used for another request; use a new key for a new request"
+            return error_reply(422, "IDEMPOTENCY_KEY_REUSED", message, error_id)
+        if isinstance(reservation, InProgress):
+            message = "the first request with this Idempotency-Key is still running; try again later"
+            return error_reply(409, "IDEMPOTENCY_KEY_IN_USE", message, error_id)
+        assert isinstance(reservation, Begun)  # noqa: S101 - closes the union
+        reply = await self._run(match.route.target, request, error_id)
+        try:
+            await responses.finish(scoped, StoredResponse(status=reply.status, headers=reply.headers, body=reply.body))
+        except StoreError as error:
+            # The function has run: its caller gets the answer, and a repetition is refused as still running.
+            _log.error("response not stored", extra={"iii": {"error": error.message, "error_id": error_id}})
+        return reply
+
+    async def _run(self, target: _Target, request: dict[str, Any], error_id: str) -> HttpReply:
+        headers = request["headers"]
+        traceparent = headers.get("traceparent")
+        call = Call(
+            function_id=target.function_id,
+            identity=error_id,
+            payload=request,
+            source="http",
+            timeout=self._limit(target.function_id),
+            traceparent=traceparent if is_traceparent(traceparent) else None,
+            baggage=usable_baggage(headers.get("baggage")),
+        )
+        try:
+            if not await condition_holds(self._runtime.invoker, target.condition, call):
+                return condition_not_met(error_id)
+            return render_response(await self._runtime.invoker.invoke_raw(call))
+        except InvocationError as error:
+            return self._failed(error, call, error_id)
+        except StoreError as error:
+            return _internal_error(error, error.code, error_id)
+        except ResultInvalidError as error:
+            _log.error("response invalid", extra={"iii": {"function_id": target.function_id, "error": error.message}})
+            return http_error_reply(error, error_id)
+
+    def _failed(self, error: InvocationError, call: Call, error_id: str) -> HttpReply:
+        own = error.function_id == call.function_id
+        if own and isinstance(error.__cause__, InputInvalidError):
+            details: list[Json] = [to_json(problem) for problem in error.__cause__.details]
+            return validation_failed(_printable(error.message), details, error_id)
+        if own and error.code == "TIMEOUT":
+            fields = {"function_id": call.function_id, "error": error.message, "error_id": error_id}
+            _log.error("function timed out", extra={"iii": fields})
+            limit = call.timeout or timedelta(0)
+            return timed_out(round(limit.total_seconds() * 1000), error_id)
+        _log.error(
+            "function failed",
+            extra={
+                "iii": {
+                    "function_id": error.function_id,
+                    "error": str(error),
+                    "error_id": error_id,
+                    "stack": error.stacktrace,
+                }
+            },
+        )
+        return error_reply(500, error.code, _printable(error.message), error_id)
+
+    def _limit(self, function_id: str) -> timedelta:
+        default = timedelta(milliseconds=self._runtime.app.config.http.default_timeout_ms)
+        function = self._runtime.app.catalog.functions.get(function_id)
+        return default if function is None else min(default, self._runtime.app.timeout_of(function))
+
+    def _routes(self) -> RouteTable[_Target]:
+        catalog = self._runtime.app.catalog
+        if self._table is None or self._table[0] is not catalog:
+            routes: list[Route[_Target]] = []
+            for spec in catalog.triggers:
+                if isinstance(spec.kind, Http):
+                    target = _Target(spec.function_id, spec.kind.condition)
+                    routes.append(parse_route(spec.kind.method, spec.kind.path, target))
+            self._table = (catalog, _table_of(routes))
+        return self._table[1]
+
+    def with_cors(self, call: HttpCall, reply: HttpReply) -> HttpReply:
+        """Return `reply` with the headers that let a browser's page read it. For answers a host gives by itself."""
+        cors = self._runtime.app.config.http.cors
+        if cors is None:
+            return reply
+        preflight = call.method == "OPTIONS" and "access-control-request-method" in call.named
+        granted = cors_headers(
+            cors,
+            origin=call.named.get("origin"),
+            method=call.named["access-control-request-method"] if preflight else call.method,
+            is_preflight=preflight,
+            requested_headers=call.named.get("access-control-request-headers"),
+        )
+        return replace(reply, headers=(*reply.headers, *granted))
+
+
+def _table_of(routes: list[Route[_Target]]) -> RouteTable[_Target]:
+    """Return the table; a conflict that was registered at run time leaves the first route in place."""
+    accepted: list[Route[_Target]] = []
+    for route in routes:
+        try:
+            RouteTable([*accepted, route])
+        except RouteConflictError as error:
+            _log.error("route ignored", extra={"iii": {"error": error.message}})
+        else:
+            accepted.append(route)
+    return RouteTable(accepted)
+
+
+def _internal_error(error: Exception, code: str, error_id: str) -> HttpReply:
+    expected = isinstance(error, IiiError)
+    fields = {"error": str(error), "error_id": error_id}
+    _log.error("request failed", exc_info=None if expected else error, extra={"iii": fields})
+    message = error.message if isinstance(error, IiiError) else f"unexpected {type(error).__name__}; see the host's log"
+    return error_reply(500, code, _printable(message), error_id)
+
+
+def _fingerprint(call: HttpCall) -> str:
+    digest = hashlib.sha256()
+    for part in (call.method.encode(), call.path.encode(), call.query.encode(), call.body):
+        digest.update(hashlib.sha256(part).digest())
+    return digest.hexdigest()
+
+
+def _printable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

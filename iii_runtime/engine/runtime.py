@@ -1,0 +1,217 @@
+"""The engine in one piece: what `trigger` does, on whatever ports it is given."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from datetime import timedelta
+from typing import Any
+
+from iii_runtime.core.errors import IiiError, InvocationError
+from iii_runtime.core.invocation import Invocation
+from iii_runtime.core.payload import Json, PayloadError, copy_json, to_json
+from iii_runtime.core.trigger_request import TriggerActionEnqueue, TriggerActionVoid, TriggerRequest
+from iii_runtime.core.triggers import Cron, Http
+from iii_runtime.engine.app import App
+from iii_runtime.engine.builtins.payload import Fields
+from iii_runtime.engine.builtins.queue import QueueBuiltins
+from iii_runtime.engine.builtins.state import Builtin, state_builtins
+from iii_runtime.engine.builtins.stream import stream_builtins
+from iii_runtime.engine.changes import ChangeTriggers
+from iii_runtime.engine.deliver import Deliverer
+from iii_runtime.engine.enqueue import Enqueue, Enqueuer
+from iii_runtime.engine.invoke import Call, FunctionInvoker
+from iii_runtime.engine.stores import Stores
+from iii_runtime.engine.topics import Topics, topic_of
+from iii_runtime.ports.executor import Executor
+
+_log = logging.getLogger("iii_runtime.function")
+
+
+class Runtime:
+    """Carries out trigger requests. One per host.
+
+    Attributes:
+        app: Config and registered functions.
+        stores: The ports it works on.
+        invoker: Runs functions.
+        deliverer: Handles received messages.
+        changes: Fires state and stream triggers.
+    """
+
+    def __init__(self, app: App, stores: Stores, executor: Executor) -> None:
+        self.app = app
+        self.stores = stores
+        self.invoker = FunctionInvoker(app, executor, stores.ids)
+        self.enqueuer = Enqueuer(app, stores)
+        self.deliverer = Deliverer(app, self.invoker, stores)
+        self.changes = ChangeTriggers(app, self.invoker)
+        self.topics = Topics(app, self.invoker, self.enqueuer, self.spawn)
+        self._background: set[asyncio.Task[None]] = set()
+        self._builtins: dict[str, Builtin] = {
+            **state_builtins(stores),
+            **stream_builtins(stores.stream),
+            **QueueBuiltins(app, stores).by_id(),
+            "publish": self._publish,
+            "iii::durable::publish": self._publish_durable,
+            "enqueue": self._publish_durable,
+            "engine::functions::list": self._list_functions,
+        }
+
+    def add_builtins(self, builtins: Mapping[str, Builtin]) -> None:
+        """Add functions only this host has, such as running a cron job now."""
+        self._builtins.update(builtins)
+
+    async def trigger(self, request: TriggerRequest, caller: Invocation | None = None) -> Json:
+        """Carry out a parsed request; see `Worker.trigger` for results and errors.
+
+        A payload that is not JSON is refused for every action, a void one included.
+        """
+        if isinstance(request.action, TriggerActionEnqueue):
+            receipt = await self.enqueuer.enqueue(self._enqueue(request, request.action, caller))
+            return {"messageReceiptId": receipt}
+        payload, metadata = _checked(request)
+        if isinstance(request.action, TriggerActionVoid):
+            self.spawn(self._quietly(_direct(request, payload, metadata, caller, depth=0), caller))
+            return None
+        depth = caller.depth + 1 if caller else 0
+        return await self._call(_direct(request, payload, metadata, caller, depth), caller)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start work nobody waits for. `settle` waits for all of it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    @property
+    def background_count(self) -> int:
+        """How many pieces of work nobody waits for are going on."""
+        return len(self._background)
+
+    async def settle(self, grace: timedelta | None = None) -> None:
+        """Wait for the work nobody waits for, at most `grace`; what is left then is cancelled."""
+        loop = asyncio.get_running_loop()
+        deadline = None if grace is None else loop.time() + grace.total_seconds()
+        while tasks := set(self._background):
+            left = None if deadline is None else deadline - loop.time()
+            _, pending = await asyncio.wait(tasks, timeout=left if left is None else max(left, 0))
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+
+    async def _call(self, call: Call, caller: Invocation | None) -> Json:
+        builtin = self._builtins.get(call.function_id)
+        if builtin is not None:
+            return copy_json(await builtin(call.payload, caller))
+        return await self.invoker.invoke(call)
+
+    async def _quietly(self, call: Call, caller: Invocation | None) -> None:
+        try:
+            await self._call(call, caller)
+        except IiiError as error:
+            _log.error(
+                "void call failed",
+                extra={
+                    "iii": {
+                        "function_id": call.function_id,
+                        "error": str(error),
+                        "stack": getattr(error, "stacktrace", None),
+                    }
+                },
+            )
+
+    def _enqueue(self, request: TriggerRequest, action: TriggerActionEnqueue, caller: Invocation | None) -> Enqueue:
+        return Enqueue(
+            queue=action.queue,
+            function_id=request.function_id,
+            payload=request.payload,
+            delay=action.delay,
+            dedupe_id=action.dedupe_id,
+            metadata=request.metadata,
+            hops=caller.hops + 1 if caller else 0,
+            traceparent=caller.traceparent if caller else None,
+            baggage=caller.baggage if caller else None,
+        )
+
+    async def _publish(self, payload: Json, caller: Invocation | None) -> Json:
+        topic = topic_of("publish", payload)
+        data = Fields("publish", "topic_not_set", payload).optional("data")
+        self.topics.publish(
+            Call(
+                function_id="publish",
+                payload=data,
+                hops=caller.hops if caller else 0,
+                traceparent=caller.traceparent if caller else None,
+                baggage=caller.baggage if caller else None,
+            ),
+            topic,
+        )
+        return None
+
+    async def _publish_durable(self, payload: Json, caller: Invocation | None) -> Json:
+        topic = topic_of("iii::durable::publish", payload)
+        request = Enqueue(
+            queue=topic,
+            function_id="iii::durable::publish",
+            payload=Fields("iii::durable::publish", "topic_not_set", payload).optional("data"),
+            hops=caller.hops + 1 if caller else 0,
+            traceparent=caller.traceparent if caller else None,
+            baggage=caller.baggage if caller else None,
+        )
+        await self.topics.publish_durable(request, topic)
+        return None
+
+    async def _list_functions(self, _payload: Json, _caller: Invocation | None) -> Json:
+        catalog = self.app.catalog
+        functions: list[Json] = []
+        for function in catalog.functions.values():
+            triggers: list[Json] = [
+                {"type": trigger.type_name, **_describe(trigger.kind)}
+                for trigger in catalog.triggers
+                if trigger.function_id == function.id
+            ]
+            functions.append(
+                {
+                    "function_id": function.id,
+                    "description": function.description,
+                    "timeout_ms": round(self.app.timeout_of(function).total_seconds() * 1000),
+                    "triggers": triggers,
+                    "source": function.source,
+                }
+            )
+        return {"functions": functions}
+
+
+def _checked(request: TriggerRequest) -> tuple[Json, Json]:
+    """Return copies of payload and metadata, so that nothing is shared with the caller, who may go on changing them."""
+    try:
+        return to_json(request.payload), to_json(request.metadata, "metadata")
+    except PayloadError as error:
+        raise InvocationError("payload_not_json", error.message, request.function_id) from error
+
+
+def _direct(request: TriggerRequest, payload: Json, metadata: Json, caller: Invocation | None, depth: int) -> Call:
+    return Call(
+        function_id=request.function_id,
+        payload=payload,
+        metadata=metadata,
+        timeout=None if request.timeout_ms is None else timedelta(milliseconds=request.timeout_ms),
+        hops=caller.hops if caller else 0,
+        depth=depth,
+        traceparent=caller.traceparent if caller else None,
+        baggage=caller.baggage if caller else None,
+    )
+
+
+def _describe(kind: object) -> dict[str, Json]:
+    if isinstance(kind, Http):
+        return {"detail": f"{kind.method.upper()} {kind.path}"}
+    if isinstance(kind, Cron):
+        return {"detail": f"{kind.expression} ({kind.timezone})"}
+    parts = [
+        str(getattr(kind, name))
+        for name in ("name", "topic", "stream_name", "scope", "key")
+        if getattr(kind, name, None)
+    ]
+    return {"detail": "/".join(parts)}

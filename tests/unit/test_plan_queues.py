@@ -1,0 +1,103 @@
+"""The queues of an app, from its config and its subscriptions."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from iii_runtime import DurableSubscriber, Queue, Worker, register_worker
+from iii_runtime.core.config import Config, QueueConfig, TopicDefaults
+from iii_runtime.core.queue import QueueSpec
+from iii_runtime.core.registry import Catalog
+from iii_runtime.core.triggers import TriggerKind
+from iii_runtime.plan.queues import plan_consumers, plan_queues, subscription_queue
+
+
+def catalog_of(*registered: tuple[str, TriggerKind]) -> Catalog:
+    worker: Worker = register_worker()
+    for function_id, kind in registered:
+        worker.registry.add_trigger(kind, function_id)
+    return Catalog.of([worker.registry])
+
+
+def test_without_config_there_is_the_default_queue() -> None:
+    assert plan_queues(Config(), catalog_of()) == {
+        "default": QueueSpec(name="default", max_attempts=3, concurrency=10, backoff=timedelta(seconds=1))
+    }
+
+
+def test_a_declared_queue_has_what_its_config_says() -> None:
+    declared = QueueConfig(
+        name="pay", max_retries=5, concurrency=2, type="fifo", message_group_field="order_id", backoff_ms=2000
+    )
+    assert plan_queues(Config(queues={"pay": declared}), catalog_of())["pay"] == QueueSpec(
+        name="pay", max_attempts=5, concurrency=2, kind="fifo", group_field="order_id", backoff=timedelta(seconds=2)
+    )
+
+
+@pytest.mark.parametrize(("max_retries", "attempts"), [(0, 1), (1, 1), (3, 3)])
+def test_the_retries_of_a_named_queue_are_its_attempts(max_retries: int, attempts: int) -> None:
+    config = Config(queues={"q": QueueConfig(name="q", max_retries=max_retries)})
+    assert plan_queues(config, catalog_of())["q"].max_attempts == attempts
+
+
+def test_a_group_field_of_a_standard_queue_has_no_effect() -> None:
+    config = Config(queues={"q": QueueConfig(name="q", message_group_field="id")})
+    assert plan_queues(config, catalog_of())["q"].group_field is None
+
+
+def test_each_subscribed_function_has_a_queue_of_its_own_once() -> None:
+    catalog = catalog_of(
+        ("mail::send", DurableSubscriber("order.created", concurrency=2)),
+        ("stats::count", DurableSubscriber("order.created")),
+        ("mail::send", DurableSubscriber("order.created", concurrency=9)),
+        ("mail::send", DurableSubscriber("order.paid")),
+    )
+    queues = plan_queues(Config(), catalog)
+    assert list(queues) == [
+        "default",
+        "topic/order.created/mail::send",
+        "topic/order.created/stats::count",
+        "topic/order.paid/mail::send",
+    ]
+    first = queues["topic/order.created/mail::send"]
+    assert (first.topic, first.function_id, first.concurrency) == ("order.created", "mail::send", 2)
+
+
+@pytest.mark.parametrize(("max_retries", "attempts"), [(0, 1), (1, 2), (5, 6), (None, 4)])
+def test_the_retries_of_a_subscription_come_after_the_first_attempt(max_retries: int | None, attempts: int) -> None:
+    queue = subscription_queue(DurableSubscriber("t", max_retries=max_retries), "f", TopicDefaults(max_attempts=4))
+    assert queue.max_attempts == attempts
+
+
+def test_a_subscription_takes_what_it_does_not_say_from_the_config() -> None:
+    defaults = TopicDefaults(max_attempts=0, backoff_ms=50, concurrency=7)
+    assert subscription_queue(DurableSubscriber("t"), "f", defaults) == QueueSpec(
+        name="topic/t/f",
+        max_attempts=1,
+        concurrency=7,
+        backoff=timedelta(milliseconds=50),
+        topic="t",
+        function_id="f",
+    )
+    own = subscription_queue(DurableSubscriber("t", concurrency=1, backoff_ms=0), "f", defaults)
+    assert (own.concurrency, own.backoff) == (1, timedelta(0))
+
+
+@pytest.mark.parametrize(
+    ("fifo", "mode", "is_ordered"),
+    [(None, "concurrent", False), (None, "fifo", True), (True, "concurrent", True), (False, "fifo", False)],
+)
+def test_an_ordered_subscription_handles_one_message_at_a_time(fifo: bool | None, mode: str, is_ordered: bool) -> None:
+    defaults = TopicDefaults(mode="fifo" if mode == "fifo" else "concurrent")
+    queue = subscription_queue(DurableSubscriber("t", fifo=fifo), "f", defaults)
+    assert queue.is_ordered == is_ordered
+    assert queue.concurrency == (1 if is_ordered else 10)
+
+
+def test_consumers_are_listed_once_in_the_order_of_registration() -> None:
+    catalog = catalog_of(
+        ("b::b", Queue("mail")), ("a::a", Queue("mail")), ("b::b", Queue("mail")), ("c::c", DurableSubscriber("mail"))
+    )
+    assert plan_consumers(catalog) == {"mail": ["b::b", "a::a"]}
