@@ -1,0 +1,223 @@
+"""What a host does besides answering requests: queues, the change feed, cron, expiry."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from datetime import datetime, timedelta
+from typing import Any
+
+from iii_runtime.core.cron import CronJob, CronSchedule, cron_payload
+from iii_runtime.core.invocation import Invocation
+from iii_runtime.core.payload import Json, to_json
+from iii_runtime.core.triggers import Cron
+from iii_runtime.engine.builtins.payload import Fields, failing_as
+from iii_runtime.engine.conditions import condition_holds
+from iii_runtime.engine.cron import CronScheduler
+from iii_runtime.engine.invoke import Call
+from iii_runtime.engine.runtime import Runtime
+from iii_runtime.hosts.embedded.feed_pump import FeedPump, Push
+from iii_runtime.hosts.embedded.queue_runner import QueueRunner
+
+_log = logging.getLogger("iii_runtime.host")
+_SWEEP_EVERY = timedelta(hours=1)
+_RUNNER_GRACE = timedelta(seconds=10)
+
+Sweep = Callable[[], Coroutine[Any, Any, object]]
+
+
+class Background:
+    """The loops of one host over one runtime.
+
+    Args:
+        runtime: The engine.
+        push: Where stream changes go.
+        sweep: Removes what has expired; called at start and hourly.
+    """
+
+    def __init__(self, runtime: Runtime, push: Push, sweep: Sweep) -> None:
+        self._runtime = runtime
+        self._stores = runtime.stores
+        self._sweep = sweep
+        self._runners: dict[str, QueueRunner] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._feed = FeedPump(runtime.stores, runtime.changes, push)
+        self._cron = CronScheduler(clock=runtime.stores.clock, ticks=runtime.stores.ticks, fire=self._fire)
+        self._conditions: dict[str, str | None] = {}
+        self._following: asyncio.Task[None] | None = None
+        self._stopping = False
+        runtime.add_builtins({"iii::cron::run": self._run_cron, "iii::cron::list": self._list_cron})
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no message, change, tick or call is being worked on."""
+        return (
+            (self._following is None or self._following.done())
+            and self._feed.is_idle
+            and self._cron.is_idle
+            and not self._runtime.background_count
+            and all(runner.is_idle for runner in self._runners.values())
+        )
+
+    async def settle(self) -> None:
+        """Return when it is idle. What is due later does not count."""
+        while not self.is_idle:
+            if self._following is not None:
+                await asyncio.wait({self._following})
+            await self._runtime.settle()
+            await self._cron.settle()
+            await self._feed.settle()
+            for runner in list(self._runners.values()):
+                await runner.settle()
+
+    async def start(self) -> None:
+        """Void the leases of a process that died, start everything, and follow what is registered from now on."""
+        released = await self._stores.queue.release_all()
+        if released:
+            _log.warning("messages of an interrupted run are attempted again", extra={"iii": {"count": released}})
+        await self._warn_of_strays()
+        loop = asyncio.get_running_loop()
+        self._runtime.app.on_change(lambda: self._on_registered(loop))
+        await self.reconcile()
+        self._start("feed", self._feed.run())
+        self._start("cron", self._cron.run())
+        self._start("sweep", self._expire())
+        await asyncio.sleep(0)  # each takes its first step, so that it counts as at work from now on
+
+    async def reconcile(self) -> None:
+        """Follow what is registered: queues of subscriptions and cron jobs that came or went, until nothing is new."""
+        followed = None
+        while followed is not self._runtime.app.catalog:
+            followed = self._runtime.app.catalog
+            queues = self._runtime.app.queues
+            for name in [name for name, runner in self._runners.items() if queues.get(name) != runner.queue]:
+                await self._stop_runner(name, _RUNNER_GRACE)
+            for name, queue in queues.items():
+                if name not in self._runners:
+                    await self._stores.queue.prepare(queue)
+                    self._runners[name] = QueueRunner(queue, self._stores, self._runtime.deliverer)
+                    self._start(f"queue {name}", self._runners[name].run())
+            self._cron.replace(self._jobs())
+
+    def wake_queue(self, name: str) -> None:
+        """A message of this queue may have become due."""
+        runner = self._runners.get(name)
+        if runner is not None:
+            runner.wake()
+
+    def wake_queues(self) -> None:
+        """Look for due messages in every queue."""
+        for runner in self._runners.values():
+            runner.wake()
+
+    def wake_feed(self) -> None:
+        """The change feed has grown."""
+        self._feed.wake()
+
+    async def next_due_ms(self) -> int | None:
+        """Return when the next message of any queue becomes due."""
+        due = [await self._stores.queue.next_due_ms(runner.queue) for runner in self._runners.values()]
+        return min((instant for instant in due if instant is not None), default=None)
+
+    async def stop(self, grace: timedelta) -> int:
+        """Drain: start nothing new, let what runs end within `grace`; return how many messages were given up."""
+        self._stopping = True
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait({self._following})
+        self._cron.stop()
+        given_up = sum(await asyncio.gather(*(runner.stop(grace) for runner in self._runners.values())))
+        await self._runtime.settle(grace)
+        for name, task in self._tasks.items():
+            if not name.startswith("queue "):
+                task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        return given_up
+
+    def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(_report)
+        self._tasks[name] = task
+
+    def _on_registered(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(self._registered)
+
+    def _registered(self) -> None:
+        if not self._stopping and (self._following is None or self._following.done()):
+            self._following = asyncio.create_task(self.reconcile(), name="following a registration")
+            self._following.add_done_callback(_report)
+
+    async def _stop_runner(self, name: str, grace: timedelta) -> None:
+        await self._runners[name].stop(grace)
+        await asyncio.wait({self._tasks.pop(f"queue {name}")})
+        del self._runners[name]
+
+    def _jobs(self) -> list[CronJob]:
+        jobs: list[CronJob] = []
+        for number, (function_id, kind) in enumerate(self._runtime.app.triggers(Cron)):
+            if isinstance(kind, Cron):
+                schedule = CronSchedule.parse(kind.expression, kind.timezone)
+                job = CronJob(
+                    trigger_id=f"cron-{number}", function_id=function_id, schedule=schedule, overlap=kind.overlap
+                )
+                jobs.append(job)
+                self._conditions[job.job_id] = kind.condition
+        return jobs
+
+    async def _fire(self, job: CronJob, nominal: datetime) -> None:
+        payload = to_json(cron_payload(job.job_id, nominal, self._stores.clock.now()))
+        call = Call(function_id=job.function_id, payload=payload, source="cron")
+        if not await condition_holds(self._runtime.invoker, self._conditions.get(job.job_id), call):
+            return
+        _log.info("cron tick", extra={"iii": {"function_id": job.function_id, "nominal": nominal.isoformat()}})
+        await self._runtime.invoker.invoke_raw(call)
+
+    async def _run_cron(self, payload: Json, _caller: Invocation | None) -> Json:
+        """`{function_id}` -> `{function_id, scheduled_time}`: fire its first cron job now and wait for its end."""
+        function_id = Fields("iii::cron::run", "request_invalid", payload).name("function_id")
+        async with failing_as("cron_failed", "iii::cron::run"):
+            nominal = await self._cron.run_now(function_id)
+        return {"function_id": function_id, "scheduled_time": nominal.isoformat()}
+
+    async def _list_cron(self, _payload: Json, _caller: Invocation | None) -> Json:
+        """`{}` -> every cron job with the time of its next tick."""
+        now = self._stores.clock.now()
+        listed: list[Json] = []
+        for job in self._jobs():
+            following = job.schedule.next_after(now)
+            listed.append(
+                {
+                    "function_id": job.function_id,
+                    "expression": job.schedule.expression,
+                    "timezone": job.schedule.timezone,
+                    "next": None if following is None else following.isoformat(),
+                }
+            )
+        return listed
+
+    async def _expire(self) -> None:
+        while True:
+            try:
+                await self._sweep()
+            except Exception:  # noqa: BLE001 - the next hour tries again, whatever it was
+                _log.exception("removing expired data failed; it is tried again in an hour")
+            await self._stores.clock.sleep_until(self._stores.clock.now() + _SWEEP_EVERY)
+
+    async def _warn_of_strays(self) -> None:
+        for name in await self._stores.queue.queue_names():
+            if name in self._runtime.app.queues:
+                continue
+            depth = await self._stores.queue.depth(name)
+            waiting = depth.visible + depth.delayed + depth.in_flight
+            if waiting:
+                _log.warning(
+                    "messages of a queue that is no longer declared wait until it is declared again or purged",
+                    extra={"iii": {"queue": name, "messages": waiting}},
+                )
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("%s ended with an error", task.get_name(), exc_info=error)

@@ -1,0 +1,62 @@
+"""Carries out single requests without a host: opens the store, works, closes it. Queues and triggers wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from iii_runtime.adapters.system import SystemClock, Uuid4Source
+from iii_runtime.adapters.threads import ThreadExecutor
+from iii_runtime.core.config import Config
+from iii_runtime.core.payload import Json
+from iii_runtime.core.trigger_request import TriggerRequest
+from iii_runtime.core.worker import Worker
+from iii_runtime.engine.app import App
+from iii_runtime.engine.runtime import Runtime
+from iii_runtime.hosts.embedded.invoker import LoopInvoker
+from iii_runtime.hosts.embedded.stores import open_data
+
+
+class LocalSession:
+    """The engine over a data directory that no host holds. A context manager; for synchronous callers.
+
+    A message enqueued here is stored, and consumed when a host starts; a state change fires its triggers then.
+
+    Raises:
+        StoreError: `store_locked`: a host runs on this directory; or it cannot be opened.
+    """
+
+    def __init__(self, data: Path, config: Config, workers: Sequence[Worker]) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._executor = ThreadExecutor()
+        self._workers = tuple(workers)
+        try:
+            self._data = open_data(data, config, clock=SystemClock(), ids=Uuid4Source())
+        except BaseException:
+            self._loop.close()
+            raise
+        self._app = App(config, workers)
+        self._runtime = Runtime(self._app, self._data.stores, self._executor)
+        for worker in self._workers:
+            worker.attach(LoopInvoker(self._runtime, self._loop))
+
+    def call(self, request: TriggerRequest) -> Json:
+        """Carry out one parsed request; see `Worker.trigger` for results and errors."""
+        return self._loop.run_until_complete(self._runtime.trigger(request))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._loop.run_until_complete(self._runtime.settle())
+        for worker in self._workers:
+            worker.attach(None)
+        self._app.close()
+        self._executor.close()
+        self._loop.run_until_complete(self._data.close())
+        self._loop.close()

@@ -1,0 +1,190 @@
+"""Reads AWS events, as Lambda functions receive them, into what they stand for. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeAlias
+from urllib.parse import quote
+
+from iii_runtime.core.errors import IiiError
+from iii_runtime.core.payload import Json, PayloadError, decode_json
+from iii_runtime.engine.http_entry import HttpCall
+
+_KNOWN = (
+    "API Gateway HTTP API (payload format 2.0), "
+    'SQS (Records with eventSource "aws:sqs"), '
+    'EventBridge schedules (source "aws.events" or "aws.scheduler")'
+)
+_PATH_CHARACTERS = "/%:@!$&'()*+,;=-._~"
+
+
+class EventUnknownError(IiiError):
+    """An event has none of the known shapes, or one of them with a member that cannot be read."""
+
+    code = "event_unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePayloads:
+    """Messages of one SQS queue.
+
+    Attributes:
+        queue: The queue's name, the last part of its ARN without `.fifo`.
+        message_ids: SQS's ids, in order; the `itemIdentifier` of a partial batch response.
+        payloads: The bodies, parsed, in the same order.
+    """
+
+    queue: str
+    message_ids: tuple[str, ...]
+    payloads: tuple[Json, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CronTick:
+    """A schedule has fired.
+
+    Attributes:
+        event_id: Identity of the tick; a duplicate has the same.
+        scheduled_at: Its nominal time, UTC.
+        resources: ARNs of the rule or schedule.
+    """
+
+    event_id: str
+    scheduled_at: datetime
+    resources: tuple[str, ...]
+
+
+Event: TypeAlias = HttpCall | QueuePayloads | CronTick
+
+
+def parse_event(event: object) -> Event:
+    """Recognise an event and read it.
+
+    - API Gateway HTTP API, payload format 2.0 (and function URLs): cookies become a `cookie` header, a base64 body
+      becomes bytes, and the stage in front of the path of the default endpoint is left out.
+    - SQS: every body is a JSON payload.
+    - EventBridge rule or Scheduler: a tick.
+
+    Raises:
+        EventUnknownError: None of these, or a member of it cannot be read; names what was wrong and what is known.
+    """
+    if isinstance(event, Mapping):
+        context = event.get("requestContext")
+        if event.get("version") == "2.0" and isinstance(context, Mapping) and isinstance(context.get("http"), Mapping):
+            return _http_call(event)
+        records = event.get("Records")
+        if isinstance(records, list) and records and all(_is_sqs(record) for record in records):
+            return _queue_payloads(records)
+        if event.get("source") in ("aws.events", "aws.scheduler") and event.get("detail-type") == "Scheduled Event":
+            return _cron_tick(event)
+    raise EventUnknownError(f"{_describe(event)} is no event this runtime knows. Known are: {_KNOWN}.")
+
+
+def _http_call(event: Mapping[str, object]) -> HttpCall:
+    context = _object(event, "requestContext")
+    headers = [(name, str(value)) for name, value in _object(event, "headers").items()]
+    cookies = _texts(event, "cookies")
+    if cookies:
+        headers = [(name, value) for name, value in headers if name.lower() != "cookie"]
+        headers.append(("cookie", "; ".join(cookies)))
+    return HttpCall(
+        method=_text(_object(context, "http"), "method", "requestContext.http.").upper(),
+        path=_path(_text(event, "rawPath"), context),
+        query=_text(event, "rawQueryString") if event.get("rawQueryString") is not None else "",
+        headers=tuple(headers),
+        body=_body(event),
+    )
+
+
+def _path(raw: str, context: Mapping[str, object]) -> str:
+    stage = context.get("stage")
+    if ".execute-api." in str(context.get("domainName")) and f"{raw}/".startswith(f"/{stage}/"):
+        raw = raw.removeprefix(f"/{stage}") or "/"
+    # API Gateway hands over a path that may be decoded already.
+    return quote(raw, safe=_PATH_CHARACTERS)
+
+
+def _body(event: Mapping[str, object]) -> bytes:
+    if event.get("body") is None:
+        return b""
+    body = _text(event, "body")
+    if not event.get("isBase64Encoded"):
+        return body.encode("utf-8", "surrogatepass")
+    try:
+        return base64.b64decode(body, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise EventUnknownError(f"the event says its body is base64, but it is not: {error}.") from error
+
+
+def _is_sqs(record: object) -> bool:
+    return isinstance(record, Mapping) and record.get("eventSource") == "aws:sqs"
+
+
+def _queue_payloads(records: list[Mapping[str, object]]) -> QueuePayloads:
+    arns = {_text(record, "eventSourceARN", f"Records[{index}].") for index, record in enumerate(records)}
+    if len(arns) != 1:
+        raise EventUnknownError(f"the records come from {len(arns)} queues; an event has those of one queue.")
+    return QueuePayloads(
+        queue=arns.pop().rpartition(":")[2].removesuffix(".fifo"),
+        message_ids=tuple(_text(record, "messageId", f"Records[{index}].") for index, record in enumerate(records)),
+        payloads=tuple(_payload(record, index) for index, record in enumerate(records)),
+    )
+
+
+def _payload(record: Mapping[str, object], index: int) -> Json:
+    where = f"Records[{index}]."
+    try:
+        return decode_json(_text(record, "body", where), f"{where}body")
+    except PayloadError as error:
+        raise EventUnknownError(error.message) from error
+
+
+def _cron_tick(event: Mapping[str, object]) -> CronTick:
+    raw = _text(event, "time")
+    try:
+        instant = datetime.fromisoformat(raw)
+    except ValueError as error:
+        raise EventUnknownError(f"the event's time is no RFC 3339 instant: {raw[:60]!r}.") from error
+    if instant.tzinfo is None:
+        raise EventUnknownError(f"the event's time has no time zone: {raw[:60]!r}.")
+    return CronTick(
+        event_id=_text(event, "id"), scheduled_at=instant.astimezone(UTC), resources=_texts(event, "resources")
+    )
+
+
+def _object(members: Mapping[str, object], name: str) -> Mapping[str, object]:
+    value = members.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise EventUnknownError(f"the event's {name} must be an object, found {type(value).__name__}.")
+    return value
+
+
+def _text(members: Mapping[str, object], name: str, where: str = "") -> str:
+    value = members.get(name)
+    if not isinstance(value, str):
+        found = "nothing" if value is None else type(value).__name__
+        raise EventUnknownError(f"the event's {where}{name} must be a string, found {found}.")
+    return value
+
+
+def _texts(members: Mapping[str, object], name: str) -> tuple[str, ...]:
+    value = members.get(name)
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise EventUnknownError(f"the event's {name} must be a list of strings.")
+    return tuple(value)
+
+
+def _describe(event: object) -> str:
+    if not isinstance(event, Mapping):
+        return f"a value of type {type(event).__name__}"
+    if event.get("version") == "1.0" and "httpMethod" in event:
+        return "an API Gateway event of payload format 1.0"
+    return f"an object with the members {', '.join(sorted(map(str, event)))[:200] or '(none)'}"
