@@ -1,0 +1,8 @@
+"""`python -m iii_runtime.cli`."""
+
+import sys
+
+from iii_runtime.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""`iii-runtime functions`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TypedDict, cast
+
+import click
+
+from iii_runtime.cli.connection import engine
+from iii_runtime.cli.output import print_json, print_table
+from iii_runtime.cli.place import Place, with_place, worker_option
+from iii_runtime.core.payload import Json
+
+COLUMNS = ("function", "triggers", "timeout", "where")
+
+
+class ListedTrigger(TypedDict):
+    """A trigger in the listing of `engine::functions::list`."""
+
+    type: str
+    detail: str
+
+
+class ListedFunction(TypedDict):
+    """A function in the listing of `engine::functions::list`."""
+
+    function_id: str
+    timeout_ms: int
+    triggers: list[ListedTrigger]
+    source: str
+
+
+@click.command()
+@worker_option
+@with_place
+def functions(place: Place) -> None:
+    """List the registered functions and what starts them."""
+    with engine(place) as live:
+        listing = live.ask("engine::functions::list")
+    if place.as_json:
+        print_json(listing, compact=True)
+    else:
+        print_table(COLUMNS, rows(listed(listing)))
+
+
+def listed(listing: Json) -> list[ListedFunction]:
+    """Return the functions in the result of `engine::functions::list`."""
+    return cast("dict[str, list[ListedFunction]]", listing)["functions"]
+
+
+def rows(found: list[ListedFunction]) -> list[tuple[str, str, str, str]]:
+    """Return the lines of the table."""
+    return [
+        (
+            function["function_id"],
+            "\n".join(f"{trigger['type']} {trigger['detail']}".rstrip() for trigger in function["triggers"]),
+            f"{function['timeout_ms'] / 1000:g} s",
+            _where(function["source"]),
+        )
+        for function in found
+    ]
+
+
+def _where(source: str) -> str:
+    path, colon, line = source.rpartition(":")
+    if not colon or not Path(path).is_relative_to(Path.cwd()):
+        return source
+    return f"{os.path.relpath(path)}:{line}"

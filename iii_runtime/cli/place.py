@@ -1,0 +1,111 @@
+"""Where a command works: data directory, configuration, workers. The options that most commands share."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from iii_runtime.core.config import Config
+
+DEFAULT_CONFIG = "iii-config.yaml"
+DEFAULT_TARGET = "functions"
+
+Handler = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What a command works on.
+
+    Attributes:
+        data: Data directory, of a running host or of none.
+        config: Configuration file; None for the defaults.
+        targets: Files, folders or modules with workers; used when no host runs.
+        as_json: Whether stdout is for a program.
+    """
+
+    data: Path
+    config: Path | None
+    targets: tuple[str, ...] = ()
+    as_json: bool = False
+
+    def load_config(self) -> Config:
+        """Read the configuration.
+
+        Raises:
+            ConfigError: The file cannot be read or used.
+        """
+        # Here because most commands reach a running host and read no YAML.
+        from iii_runtime.adapters.config_file import load_config  # noqa: PLC0415
+
+        return load_config(self.config, os.environ)
+
+
+def with_place(handler: Handler) -> Handler:
+    """Add `--data`, `--config` and `--json` to a command, and pass it a `Place` first."""
+
+    @data_option
+    @config_option
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    @functools.wraps(handler)
+    def command(
+        *args: Any, data: Path, config: Path | None, as_json: bool, targets: tuple[str, ...] = (), **kwargs: Any
+    ) -> None:
+        place = Place(data=data, config=config_or_default(config), targets=targets, as_json=as_json)
+        handler(place, *args, **kwargs)
+
+    return command
+
+
+def data_option(handler: Handler) -> Handler:
+    """Add `--data`."""
+    return click.option(
+        "--data",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=Path("data"),
+        envvar="III_DATA",
+        show_default="./data",
+        show_envvar=True,
+        help="Data directory.",
+    )(handler)
+
+
+def config_option(handler: Handler) -> Handler:
+    """Add `--config`."""
+    return click.option(
+        "--config",
+        type=click.Path(dir_okay=False, path_type=Path),
+        envvar="III_CONFIG",
+        show_default=f"{DEFAULT_CONFIG} if it exists",
+        show_envvar=True,
+        help="Configuration file.",
+    )(handler)
+
+
+def worker_option(handler: Handler) -> Handler:
+    """Add `--worker`, which `with_place` puts into the place."""
+    return click.option(
+        "--worker",
+        "targets",
+        multiple=True,
+        default=default_targets,
+        show_default=f"{DEFAULT_TARGET} if it exists",
+        help="File, folder or module with workers, repeatable; used when no host runs.",
+    )(handler)
+
+
+def config_or_default(config: Path | None) -> Path | None:
+    """Return the file given, else the default one if it exists."""
+    default = Path(DEFAULT_CONFIG)
+    return config if config is not None else default if default.is_file() else None
+
+
+def default_targets() -> tuple[str, ...]:
+    """Return the default folder of workers, if it exists."""
+    return (DEFAULT_TARGET,) if Path(DEFAULT_TARGET).is_dir() else ()

@@ -1,0 +1,141 @@
+"""Runs the host in this process until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from iii_runtime.cli.banner import print_banner
+from iii_runtime.cli.main import INTERRUPTED
+from iii_runtime.cli.output import say
+from iii_runtime.cli.place import Place
+from iii_runtime.core.errors import HostError
+from iii_runtime.core.registry import Catalog
+from iii_runtime.core.worker import Worker
+from iii_runtime.hosts.embedded.discovery import discover_workers
+from iii_runtime.hosts.embedded.host import EmbeddedHost, HostOptions
+from iii_runtime.hosts.embedded.lines import hide_lines, show_lines
+from iii_runtime.plan.checks import check_app
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """How `dev` runs a host.
+
+    Attributes:
+        place: Data directory, configuration, workers; `as_json` chooses the form of the log lines.
+        options: The host's.
+        log_level: Least severe log lines that are shown, a level of `logging`.
+        parent_fd: A pipe whose other end the supervisor holds; when it closes, the supervisor is gone.
+    """
+
+    place: Place
+    options: HostOptions
+    log_level: int
+    parent_fd: int | None = None
+
+
+def serve(serving: Serving) -> None:
+    """Import the workers and run them until SIGINT, SIGTERM or the end of the supervisor; then drain.
+
+    A second signal ends the process at once, with exit code 130.
+
+    Raises:
+        ConfigError: The configuration cannot be used.
+        HostError: The workers or the host cannot start.
+        StoreError: The data directory cannot be used.
+        RegistrationError: Two workers register one function.
+    """
+    config = serving.place.load_config()
+    host = EmbeddedHost(import_workers(serving.place.targets), config, serving.options)
+    # A reader that closes stdout early costs log lines, not a traceback for each.
+    logging.raiseExceptions = False
+    asyncio.run(_run(host, serving))
+
+
+def check(place: Place) -> None:
+    """Import the workers and check them with the configuration, without starting anything.
+
+    Raises:
+        ConfigError: The configuration cannot be used.
+        HostError: A worker cannot be imported, or the app cannot work.
+        RegistrationError: Two workers register one function.
+    """
+    config = place.load_config()
+    catalog = Catalog.of(worker.registry for worker in import_workers(place.targets))
+    errors = [f"{each.where}: {each.message}" for each in check_app(config, catalog) if each.level == "error"]
+    if errors:
+        raise HostError("\n".join(errors), code="app_invalid")
+
+
+def import_workers(targets: Sequence[str]) -> list[Worker]:
+    """Import the workers for one run.
+
+    No bytecode is kept of them: it is told apart by whole seconds and sizes, which two quick edits can have in common.
+
+    Raises:
+        HostError: See `discover_workers`.
+    """
+    kept = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
+    try:
+        return discover_workers(targets)
+    finally:
+        sys.dont_write_bytecode = kept
+
+
+async def _run(host: EmbeddedHost, serving: Serving) -> None:
+    stopping = asyncio.Event()
+    _stop_on_signals(stopping)
+    if serving.parent_fd is not None:
+        asyncio.get_running_loop().add_reader(serving.parent_fd, _parent_gone(serving.parent_fd, stopping))
+    # The lines of the start wait for the banner, which knows the ports only then.
+    held = io.StringIO()
+    lines = show_lines(held, as_json=serving.place.as_json, level=serving.log_level)
+    try:
+        try:
+            await host.start()
+            if not serving.place.as_json:
+                await print_banner(host, serving.place, serving.options.synchronous, sys.stdout)
+        finally:
+            _release(lines, held)
+        await stopping.wait()
+        await host.stop()
+    finally:
+        hide_lines(lines)
+
+
+def _release(lines: logging.Handler, held: io.StringIO) -> None:
+    lines.acquire()
+    try:
+        print(held.getvalue(), end="", flush=True)
+        if isinstance(lines, logging.StreamHandler):
+            lines.setStream(sys.stdout)
+    finally:
+        lines.release()
+
+
+def _stop_on_signals(stopping: asyncio.Event) -> None:
+    def stop() -> None:
+        if stopping.is_set():
+            os._exit(INTERRUPTED)
+        stopping.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+
+
+def _parent_gone(descriptor: int, stopping: asyncio.Event) -> Callable[[], None]:
+    def gone() -> None:
+        asyncio.get_running_loop().remove_reader(descriptor)
+        if not stopping.is_set():
+            say("notice: the supervising process is gone; draining")
+            stopping.set()
+
+    return gone

@@ -1,0 +1,112 @@
+"""A WebSocket client that prints the events of one subscription."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+
+from iii_runtime.cli.connection import running_host
+from iii_runtime.cli.output import json_text, say, visible
+from iii_runtime.cli.place import Place
+from iii_runtime.core.errors import HostError, InvocationError
+from iii_runtime.core.stream_protocol import Subscription
+from iii_runtime.hosts.embedded.host_file import RunningHost
+
+_RECONNECT_SECONDS = 0.5
+_HEARTBEAT_SECONDS = 20.0
+
+
+async def watch_stream(place: Place, subscription: Subscription, until: int | None) -> None:
+    """Print the events of a subscription, one a line, and reconnect whenever the connection is lost.
+
+    Args:
+        place: Where the host runs. It may come back elsewhere: `host.json` is read anew for each connection.
+        subscription: What to see.
+        until: How many events to print; None for no end.
+
+    Raises:
+        HostError: `host_unreachable`: no host runs at the start. `stream_refused`: it takes no connection.
+        InvocationError: The host refused the subscription.
+    """
+    host = running_host(place.data)
+    if host is None:
+        raise HostError(
+            f"no host is running on {place.data}, and events come from a running one. Start it with `iii-runtime dev`, "
+            "or name its directory with --data.",
+            code="host_unreachable",
+        )
+    printed = 0
+    while True:
+        async with aclosing(_frames(host, subscription)) as frames:
+            async for frame in frames:
+                print(_line(frame, as_json=place.as_json), flush=True)
+                printed += 1
+                if printed == until:
+                    return
+        say("notice: the connection is lost; connecting again")
+        host = await _next_host(place)
+
+
+async def _next_host(place: Place) -> RunningHost:
+    while True:
+        await asyncio.sleep(_RECONNECT_SECONDS)
+        host = running_host(place.data)
+        if host is not None:
+            return host
+
+
+async def _frames(host: RunningHost, subscription: Subscription) -> AsyncGenerator[dict[str, Any]]:
+    """Join and yield each event frame, until the connection ends however it does."""
+    async with aiohttp.ClientSession() as session:
+        try:
+            # No limit: a sync frame is as large as what is stored.
+            connection = session.ws_connect(f"ws://{host.stream}/", heartbeat=_HEARTBEAT_SECONDS, max_msg_size=0)
+            async with connection as socket:
+                await socket.send_str(_join(subscription))
+                async for message in socket:
+                    if message.type == aiohttp.WSMsgType.TEXT:
+                        yield _event_frame(json.loads(message.data))
+        except aiohttp.WSServerHandshakeError as error:
+            raise HostError(
+                f"the host refuses the connection to ws://{host.stream}/ with status {error.status}.",
+                code="stream_refused",
+            ) from error
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return
+
+
+def _join(subscription: Subscription) -> str:
+    data = {
+        "subscriptionId": subscription.subscription_id,
+        "streamName": subscription.stream_name,
+        "groupId": subscription.group_id,
+    }
+    if subscription.item_id is not None:
+        data["id"] = subscription.item_id
+    return json.dumps({"type": "join", "data": data})
+
+
+def _event_frame(frame: dict[str, Any]) -> dict[str, Any]:
+    if frame["type"] == "error":
+        raise InvocationError(frame["code"], frame["message"])
+    if frame["event"]["type"] == "unauthorized":
+        raise InvocationError("unauthorized", f"the host refuses to show group '{frame['groupId']}'.")
+    return frame
+
+
+def _line(frame: dict[str, Any], *, as_json: bool) -> str:
+    if as_json:
+        return json_text(frame, compact=True)
+    event = frame["event"]
+    kind, data = event["type"], event.get("data")
+    if kind == "event":
+        kind, data = event["event"]["type"], event["event"].get("data")
+    moment = datetime.fromtimestamp(frame["timestamp"] / 1000, UTC).astimezone()
+    shown = json.dumps(data, ensure_ascii=False)
+    return visible(f"{moment:%H:%M:%S} {kind:<8} {frame['id'] or '-'}  {shown}").replace("\n", "\\n")

@@ -1,0 +1,205 @@
+"""`iii-runtime dev` as a process: it serves, drains, reloads, and never outlives its supervisor."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from iii_runtime.cli.main import cli
+from iii_runtime.hosts.embedded.host_file import RunningHost
+from tests.host.process import DevProcess, post, wait_until
+
+pytestmark = pytest.mark.process
+
+WORKER = """
+import os
+import threading
+from iii_runtime import Cron, Http, OnState, Queue, register_worker
+
+worker = register_worker(worker_name="shop")
+VERSION = 1
+
+@worker.function("shop::hello", triggers=[Http("POST", "/hello")])
+def hello(request):
+    return {"status_code": 200, "body": {"version": VERSION, "body": request["body"]}}
+
+@worker.function("shop::keep", triggers=[Queue("default")])
+def keep(payload):
+    if payload["id"] == "hang":
+        threading.Event().wait(60)
+    worker.trigger({"function_id": "stream::set", "payload": {
+        "stream_name": "kept", "group_id": "all", "item_id": payload["id"], "data": payload}})
+
+@worker.function("shop::tidy", triggers=[Cron("0 0 0 1 1 *")])
+def tidy(tick):
+    worker.trigger({"function_id": "state::set", "payload": {"scope": "tidy", "key": "last", "value": tick["trigger"]}})
+
+@worker.function("shop::die")
+def die(payload):
+    os._exit(7)
+"""
+
+
+def shop(folder: Path, text: str = WORKER) -> Path:
+    file = folder / "shop.py"
+    file.write_text(text)
+    return file
+
+
+def ask(process: DevProcess, *arguments: str) -> str:
+    """Run a command against the process and return what it prints."""
+    result = CliRunner().invoke(cli, [*arguments, "--data", str(process.data)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevProcess]:
+    folder = tmp_path_factory.mktemp("shop")
+    shop(folder)
+    with DevProcess(folder, "shop.py") as process:
+        process.address()
+        yield process
+
+
+def test_it_answers_http(running: DevProcess) -> None:
+    assert post(running.address().http, "/hello", [1]) == {"version": 1, "body": [1]}
+
+
+def test_it_first_prints_what_it_runs_and_where(running: DevProcess) -> None:
+    running.wait_for("ready")
+    banner = running.output.partition("ready")[0]
+    assert f"http://{running.address().http}" in banner.splitlines()[0]
+    expected = [f"ws://{running.address().stream}", str(running.data), "FULL", "shop::hello", "POST /hello"]
+    for text in [*expected, "1000 ms", "0 0 0 1 1 *"]:
+        assert text in banner
+
+
+def test_commands_reach_the_running_host(running: DevProcess) -> None:
+    assert json.loads(ask(running, "trigger", "shop::hello", "--payload", '{"body": "ü"}'))["body"]["body"] == "ü"
+    assert "shop::keep" in ask(running, "queues")
+    assert ask(running, "cron", "list", "--json").startswith('[{"function_id":"shop::tidy"')
+
+
+def test_a_command_can_fire_a_cron_job(running: DevProcess) -> None:
+    ask(running, "cron", "run", "shop::tidy")
+    assert json.loads(ask(running, "state", "get", "tidy", "last")) == "cron"
+
+
+def test_a_failed_call_of_the_running_host_is_exit_code_1(running: DevProcess) -> None:
+    result = CliRunner().invoke(cli, ["trigger", "shop::unknown", "--data", str(running.data)])
+    assert result.exit_code == 1
+    assert "error: function_not_found:" in result.stderr
+
+
+def test_watch_prints_what_is_stored_and_ends_after_the_events_asked_for(running: DevProcess) -> None:
+    ask(running, "trigger", "shop::keep", "--queue", "default", "--payload", '{"id": "first"}')
+    wait_until(lambda: "first" in ask(running, "stream", "list", "kept", "all"), "the item")
+    line = ask(running, "stream", "watch", "kept", "all", "--item", "first", "--until", "1", "--json")
+    assert json.loads(line)["event"] == {"type": "sync", "data": {"id": "first"}}
+
+
+def test_a_second_host_on_the_directory_is_refused_with_exit_code_2(running: DevProcess) -> None:
+    with DevProcess(running.folder, "shop.py") as second:
+        assert second.end() == 2
+    assert "error: store_locked: " in second.output
+    assert "Traceback" not in second.output
+
+
+def test_ctrl_c_drains_and_exits_0(tmp_path: Path) -> None:
+    shop(tmp_path)
+    with DevProcess(tmp_path, "shop.py", "--json") as process:
+        process.address()
+        process.wait_for('"ready"')
+        process.signal(signal.SIGINT)
+        assert process.end() == 0
+        process.wait_for('"stopped"')
+    assert not (process.data / "host.json").exists()
+
+
+def test_a_second_ctrl_c_stops_at_once_with_exit_code_130(tmp_path: Path) -> None:
+    shop(tmp_path)
+    with DevProcess(tmp_path, "shop.py") as process:
+        process.address()
+        ask(process, "trigger", "shop::keep", "--queue", "default", "--payload", '{"id": "hang"}')
+        wait_until(lambda: json.loads(ask(process, "queues", "--json"))[0]["in_flight"] == 1, "the message")
+        process.signal(signal.SIGINT)
+        process.wait_for("draining  grace")
+        process.signal(signal.SIGINT)
+        assert process.end() == 130
+
+
+def test_changed_code_is_used_and_broken_code_is_not(tmp_path: Path) -> None:
+    file = shop(tmp_path)
+    with DevProcess(tmp_path, "shop.py") as process:
+        first = process.address()
+        shop(tmp_path, WORKER.replace("VERSION = 1", "VERSION = 2"))
+        second = wait_until(lambda: other(process, first.pid), "the new host")
+        assert post(second.http, "/hello")["version"] == 2
+
+        file.write_text("def broken(:\n")
+        process.wait_for("the host goes on with the old code")
+        assert "shop.py:1: SyntaxError" in process.output
+        assert post(second.http, "/hello")["version"] == 2
+
+        (tmp_path / "iii-config.yaml").write_text("workers: 3\n")
+        shop(tmp_path)
+        at = process.wait_for("error: config_invalid")
+        process.wait_for("the host goes on with the old code", after=at)
+        assert post(second.http, "/hello")["version"] == 2
+
+
+def test_a_host_that_crashed_is_reported_and_started_again_after_a_change(tmp_path: Path) -> None:
+    shop(tmp_path)
+    with DevProcess(tmp_path, "shop.py") as process:
+        first = process.address()
+        result = CliRunner().invoke(cli, ["trigger", "shop::die", "--data", str(process.data)])
+        assert result.exit_code == 2
+        assert "error: host_unreachable" in result.stderr
+        process.wait_for("the host ended with exit code 7")
+        shop(tmp_path)
+        wait_until(lambda: other(process, first.pid), "the new host")
+
+
+def test_a_host_ends_when_its_supervisor_is_killed(tmp_path: Path) -> None:
+    shop(tmp_path)
+    with DevProcess(tmp_path, "shop.py") as process:
+        host = process.address()
+        assert host.pid != process.process.pid
+        process.signal(signal.SIGKILL)
+        wait_until(lambda: not alive(host.pid), "the end of the host")
+        process.end()
+    assert "the supervising process is gone" in process.output
+    assert "stopped" in process.output
+
+
+def test_a_port_in_use_is_one_clear_error_and_exit_code_2(tmp_path: Path) -> None:
+    shop(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with DevProcess(tmp_path, "shop.py", "--http-port", str(port)) as process:
+            assert process.end() == 2
+    assert process.lines[0].startswith("error: port_in_use: ")
+    assert str(port) in process.lines[0]
+    assert "Traceback" not in process.output
+
+
+def other(process: DevProcess, pid: int) -> RunningHost | None:
+    host = process.address()
+    return host if host.pid != pid else None
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    # A process that nobody has waited for is dead all the same.
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
