@@ -1,0 +1,53 @@
+"""The public interface is a decision, not an accident."""
+
+from __future__ import annotations
+
+import iii_runtime
+
+PUBLIC = [
+    "ApiRequest",
+    "ApiResponse",
+    "Cron",
+    "DurableSubscriber",
+    "EnqueueError",
+    "EnqueueResult",
+    "FunctionRef",
+    "Http",
+    "IiiError",
+    "InitOptions",
+    "InputInvalidError",
+    "Invocation",
+    "InvocationError",
+    "Logger",
+    "NonRetryableError",
+    "NotAttachedError",
+    "OnState",
+    "OnStream",
+    "Queue",
+    "RegistrationError",
+    "StepTracker",
+    "Subscribe",
+    "Trigger",
+    "TriggerAction",
+    "TriggerActionEnqueue",
+    "TriggerActionVoid",
+    "TriggerRequest",
+    "Worker",
+    "current_invocation",
+    "register_worker",
+]
+
+
+def test_the_root_exports_exactly_the_decided_names() -> None:
+    assert iii_runtime.__all__ == PUBLIC
+
+
+def test_the_exported_names_are_sorted_and_exist() -> None:
+    assert sorted(iii_runtime.__all__, key=lambda name: (name.upper() != name and name[0].islower(), name)) == PUBLIC
+    for name in PUBLIC:
+        assert getattr(iii_runtime, name).__module__.startswith("iii_runtime.core")
+
+
+def test_every_public_name_has_a_docstring() -> None:
+    for name in PUBLIC:
+        assert (getattr(iii_runtime, name).__doc__ or "").strip(), name
