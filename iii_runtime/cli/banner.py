@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TextIO, cast
 
 from iii_runtime.cli import cron, functions, queues
-from iii_runtime.cli.output import print_table
 from iii_runtime.cli.place import Place
+from iii_runtime.cli.table import Row, print_table
 from iii_runtime.core.payload import Json
 from iii_runtime.core.trigger_request import TriggerRequest
 from iii_runtime.hosts.embedded.host import EmbeddedHost
@@ -41,9 +42,7 @@ async def _ask(host: EmbeddedHost, function_id: str) -> Json:
     return await host.runtime.trigger(TriggerRequest(function_id))
 
 
-def _section(
-    file: TextIO, columns: tuple[str, ...], rows: list[tuple[object, ...]] | list[tuple[str, str, str, str]]
-) -> None:
+def _section(file: TextIO, columns: Sequence[str], rows: Sequence[Row]) -> None:
     if rows:
         print(file=file)
         print_table(columns, rows, file)

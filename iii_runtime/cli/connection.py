@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
 from iii_runtime.cli.output import say
 from iii_runtime.cli.place import Place
+from iii_runtime.core.config import Config
+from iii_runtime.core.errors import StoreError
 from iii_runtime.core.payload import Json
 from iii_runtime.core.trigger_request import TriggerRequest
-from iii_runtime.hosts.embedded.control_client import ControlClient
+from iii_runtime.core.worker import Worker
+from iii_runtime.hosts.embedded.control_client import ControlClient, answers
 from iii_runtime.hosts.embedded.host_file import HostFile, RunningHost
+
+PATIENCE = timedelta(seconds=5)
+"""How long a command waits for a host to answer, and for a store that is in use."""
+_LOOK_AGAIN = timedelta(milliseconds=200)
 
 
 class Calls(Protocol):
@@ -61,23 +70,25 @@ class _Aside:
 def engine(place: Place, *, queue: str | None = None) -> Iterator[Engine]:
     """Connect to the host on the data directory, or open the store with the place's workers if there is none.
 
+    A store that is in use is waited for; if a host comes up in the meantime, this connects to it.
+
     Args:
         place: Where.
         queue: All that the command is about. If the configuration declares it no worker is imported: only topics need
             them.
 
     Raises:
-        StoreError: The store cannot be opened.
+        StoreError: The store cannot be opened; `store_locked`: it was in use for 5 seconds.
         ConfigError: No host runs, and the configuration cannot be used.
         HostError: The host does not answer; or no host runs, and a worker cannot be imported.
     """
-    if running_host(place.data) is not None:
-        yield Engine(ControlClient(HostFile(place.data)), is_live=True)
+    live = _live(place.data)
+    if live is not None:
+        yield live
         return
     # Here because a command that reaches a host needs neither the store nor the workers.
     from iii_runtime.hosts.embedded.discovery import discover_workers  # noqa: PLC0415
     from iii_runtime.hosts.embedded.lines import hide_lines, show_lines  # noqa: PLC0415
-    from iii_runtime.hosts.embedded.session import LocalSession  # noqa: PLC0415
 
     if not place.data.exists():
         say(f"notice: {place.data} holds no store yet; a new one is made")
@@ -86,10 +97,11 @@ def engine(place: Place, *, queue: str | None = None) -> Iterator[Engine]:
     lines = show_lines(sys.stderr, level=logging.INFO)
     results = sys.stdout
     try:
-        with redirect_stdout(sys.stderr):
+        with redirect_stdout(sys.stderr), ExitStack() as stack:
             workers = [] if is_enough else discover_workers(place.targets)
-            with LocalSession(place.data, config, workers) as session, redirect_stdout(results):
-                yield Engine(_Aside(session), is_live=False)
+            found = _open(place.data, config, workers, stack)
+            with redirect_stdout(results):
+                yield found
     finally:
         hide_lines(lines)
 
@@ -101,3 +113,29 @@ def running_host(data: Path) -> RunningHost | None:
         HostError: `host_file_invalid`.
     """
     return HostFile(data).running() if data.is_dir() else None
+
+
+def _live(data: Path) -> Engine | None:
+    host = running_host(data)
+    if host is None or not answers(host, PATIENCE):
+        return None
+    return Engine(ControlClient(HostFile(data)), is_live=True)
+
+
+def _open(data: Path, config: Config, workers: Sequence[Worker], stack: ExitStack) -> Engine:
+    """Open the store as soon as it is free, until `stack` ends; or return the host that has come up instead."""
+    from iii_runtime.hosts.embedded.session import LocalSession  # noqa: PLC0415
+
+    deadline = time.monotonic() + PATIENCE.total_seconds()
+    while True:
+        try:
+            session = stack.enter_context(LocalSession(data, config, workers, wait=_LOOK_AGAIN))
+            return Engine(_Aside(session), is_live=False)
+        except StoreError as error:
+            if error.code != "store_locked":
+                raise
+            live = _live(data)
+            if live is not None:
+                return live
+            if time.monotonic() >= deadline:
+                raise

@@ -10,8 +10,9 @@ import click
 from iii_runtime.adapters.system import SystemClock
 from iii_runtime.cli.connection import Engine, engine
 from iii_runtime.cli.functions import listed
-from iii_runtime.cli.output import local_time, print_json, print_table
+from iii_runtime.cli.output import local_time, print_json
 from iii_runtime.cli.place import Place, with_place, worker_option
+from iii_runtime.cli.table import print_list
 from iii_runtime.core.cron import CronSchedule, cron_payload, job_id
 from iii_runtime.core.errors import InvocationError
 from iii_runtime.core.payload import Json, to_json
@@ -44,7 +45,7 @@ def list_jobs(place: Place) -> None:
     if place.as_json:
         print_json(cast("Json", jobs), compact=True)
     else:
-        print_table(COLUMNS, rows(jobs))
+        print_list(COLUMNS, rows(jobs), empty="There are no cron jobs.")
 
 
 @cron.command()

@@ -9,8 +9,9 @@ import click
 
 from iii_runtime.cli.confirm import confirm_loss
 from iii_runtime.cli.connection import Engine, engine
-from iii_runtime.cli.output import json_text, local_time, one_line, print_json, print_table, visible
+from iii_runtime.cli.output import json_text, local_time, one_line, print_json, visible
 from iii_runtime.cli.place import Place, with_place, worker_option
+from iii_runtime.cli.table import print_list
 from iii_runtime.core.errors import InvocationError
 from iii_runtime.core.payload import Json
 
@@ -71,7 +72,10 @@ def list_letters(place: Place, queue: str | None, limit: int, offset: int) -> No
     if place.as_json:
         print_json(cast("Json", letters), compact=True)
     else:
-        print_table(COLUMNS, (_row(letter) for letter in letters))
+        where = "" if queue is None else f" on queue '{queue}'"
+        beyond = f" after the first {offset}" if offset else ""
+        rows = [_row(letter) for letter in letters]
+        print_list(COLUMNS, rows, empty=f"There are no dead letters{where}{beyond}.", has_text=True)
 
 
 @dlq.command()
@@ -175,7 +179,7 @@ def _description(letter: ShownLetter) -> list[str]:
         "function": letter["function_id"] or "(unreadable)",
         "cause": letter["cause"],
         "error": f"{letter['error_type']}: {letter['error']}",
-        "attempts": f"{letter['retries']} failed, {letter['receives']} received, redriven {letter['generation']} times",
+        "attempts": f"{letter['retries']} failed, {letter['receives']} received, {_redriven(letter['generation'])}",
         "enqueued": local_time(letter["enqueued_at"]),
         "failed": local_time(letter["failed_at"]),
         "trace": letter["traceparent"] or "",
@@ -187,6 +191,10 @@ def _description(letter: ShownLetter) -> list[str]:
     lines += ["", f"payload ({letter['size_bytes']:,} bytes)"]
     payload = "not shown: it is gone from the store" if letter["payload_omitted"] else _payload(letter["payload"])
     return [*lines, *(f"    {line}" for line in payload.splitlines())]
+
+
+def _redriven(generation: int) -> str:
+    return {0: "never redriven", 1: "redriven once"}.get(generation, f"redriven {generation} times")
 
 
 def _payload(payload: Json) -> str:

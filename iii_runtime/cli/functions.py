@@ -9,8 +9,9 @@ from typing import TypedDict, cast
 import click
 
 from iii_runtime.cli.connection import engine
-from iii_runtime.cli.output import print_json, print_table
+from iii_runtime.cli.output import print_json
 from iii_runtime.cli.place import Place, with_place, worker_option
+from iii_runtime.cli.table import print_list
 from iii_runtime.core.payload import Json
 
 COLUMNS = ("function", "triggers", "timeout", "where")
@@ -42,7 +43,7 @@ def functions(place: Place) -> None:
     if place.as_json:
         print_json(listing, compact=True)
     else:
-        print_table(COLUMNS, rows(listed(listing)))
+        print_list(COLUMNS, rows(listed(listing)), empty="There are no functions. Name their files with --worker.")
 
 
 def listed(listing: Json) -> list[ListedFunction]:

@@ -1,17 +1,12 @@
-"""What commands print: JSON and tables on stdout, everything else on stderr."""
+"""What commands print: JSON on stdout, notices on stderr, and how single values look."""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TextIO
 
 from iii_runtime.core.payload import Json
-
-_UNLIMITED = 10_000
 
 
 def print_json(value: Json, *, compact: bool) -> None:
@@ -31,26 +26,6 @@ def json_text(value: Json, *, compact: bool) -> str:
 def say(text: str) -> None:
     """Tell people something that is not a result."""
     print(text, file=sys.stderr)
-
-
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], file: TextIO | None = None) -> None:
-    """Print a table. Cells that are too long for the terminal are folded, never cut; numbers are right-aligned."""
-    # Here because `--json` does without it.
-    from rich import box  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    target = file or sys.stdout
-    cells = [list(row) for row in rows]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for index, column in enumerate(columns):
-        is_number = bool(cells) and all(isinstance(row[index], int) for row in cells)
-        table.add_column(column, overflow="fold", justify="right" if is_number else "left")
-    for row in cells:
-        table.add_row(*(Text(visible("" if cell is None else str(cell))) for cell in row))
-    is_fitted = target.isatty() or "COLUMNS" in os.environ
-    Console(file=target, width=None if is_fitted else _UNLIMITED, highlight=False).print(table)
 
 
 def visible(text: str) -> str:

@@ -8,8 +8,9 @@ import click
 
 from iii_runtime.cli.confirm import confirm_loss
 from iii_runtime.cli.connection import engine
-from iii_runtime.cli.output import print_json, print_table
+from iii_runtime.cli.output import print_json
 from iii_runtime.cli.place import Place, with_place, worker_option
+from iii_runtime.cli.table import print_list
 from iii_runtime.core.payload import Json
 
 COLUMNS = (
@@ -52,7 +53,7 @@ def queues(ctx: click.Context, place: Place) -> None:
     if place.as_json:
         print_json(listing, compact=True)
     else:
-        print_table(COLUMNS, rows(cast("list[ListedQueue]", listing)))
+        print_list(COLUMNS, rows(cast("list[ListedQueue]", listing)), empty="There are no queues.")
 
 
 @queues.command()

@@ -9,9 +9,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from iii_runtime.cli.banner import print_banner
+from iii_runtime.cli.connection import running_host
 from iii_runtime.cli.main import INTERRUPTED
 from iii_runtime.cli.output import say
 from iii_runtime.cli.place import Place
@@ -98,17 +101,42 @@ async def _run(host: EmbeddedHost, serving: Serving) -> None:
     # The lines of the start wait for the banner, which knows the ports only then.
     held = io.StringIO()
     lines = show_lines(held, as_json=serving.place.as_json, level=serving.log_level)
+    _tell_of_another(serving.options.data)
     try:
         try:
-            await host.start()
-            if not serving.place.as_json:
+            is_started = await _start(host, stopping)
+            if is_started and not serving.place.as_json:
                 await print_banner(host, serving.place, serving.options.synchronous, sys.stdout)
         finally:
             _release(lines, held)
-        await stopping.wait()
-        await host.stop()
+        if is_started:
+            await stopping.wait()
+            await host.stop()
     finally:
         hide_lines(lines)
+
+
+def _tell_of_another(data: Path) -> None:
+    """Say why the start may take its time. The lock decides, and a damaged `host.json` is about to be replaced."""
+    with suppress(HostError):
+        other = running_host(data)
+        if other is not None:
+            say(f"notice: another host, process {other.pid}, runs on {data}; waiting for its end")
+
+
+async def _start(host: EmbeddedHost, stopping: asyncio.Event) -> bool:
+    """Start the host unless it is told to stop before that is done, for instance while it waits for the store."""
+    starting = asyncio.create_task(host.start())
+    told = asyncio.create_task(stopping.wait())
+    await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait((starting,))
+    if starting.cancelled():
+        return False
+    await starting
+    return True
 
 
 def _release(lines: logging.Handler, held: io.StringIO) -> None:

@@ -8,8 +8,9 @@ import click
 
 from iii_runtime.cli.connection import engine
 from iii_runtime.cli.json_argument import read_json
-from iii_runtime.cli.output import print_json, print_table
+from iii_runtime.cli.output import print_json
 from iii_runtime.cli.place import Place, with_place
+from iii_runtime.cli.table import print_list
 from iii_runtime.core.payload import Json
 
 
@@ -63,7 +64,8 @@ def scopes(place: Place) -> None:
     if place.as_json:
         print_json(result, compact=True)
     else:
-        print_table(("scope",), [(scope,) for scope in cast("dict[str, list[str]]", result)["groups"]])
+        names = cast("dict[str, list[str]]", result)["groups"]
+        print_list(("scope",), [(name,) for name in names], empty="No scope holds a value.")
 
 
 def _print_result(place: Place, function_id: str, **payload: Json) -> None:

@@ -8,8 +8,9 @@ from typing import cast
 import click
 
 from iii_runtime.cli.connection import engine
-from iii_runtime.cli.output import print_json, print_table
+from iii_runtime.cli.output import print_json
 from iii_runtime.cli.place import Place, with_place
+from iii_runtime.cli.table import print_list
 from iii_runtime.core.stream_protocol import Subscription
 
 
@@ -33,7 +34,8 @@ def list_items(place: Place, stream_name: str, group: str | None) -> None:
     if place.as_json:
         print_json(groups, compact=True)
     else:
-        print_table(("group",), [(name,) for name in cast("list[str]", groups)])
+        names = cast("list[str]", groups)
+        print_list(("group",), [(name,) for name in names], empty=f"Stream '{stream_name}' has no items.")
 
 
 @stream.command()

@@ -195,7 +195,7 @@ class Harness:
     async def _start(self) -> None:
         app = App(self._config, self._workers)
         executor = ThreadExecutor()
-        runtime = Runtime(app, self._wrap(self._open()), executor)
+        runtime = Runtime(app, self._wrap(await self._open()), executor)
         background = Background(runtime, self.pushed.extend, self._sweep)
         entry = HttpEntry(runtime, holder=self._ids.new_id())
         self._life = _Life(app=app, executor=executor, runtime=runtime, background=background, entry=entry)
@@ -203,7 +203,7 @@ class Harness:
             worker.attach(LoopInvoker(runtime, asyncio.get_running_loop()))
         await background.start()
 
-    def _open(self) -> Stores:
+    async def _open(self) -> Stores:
         if self._directory is None:
             if self._memory is None:
                 self._memory = memory_stores(
@@ -215,11 +215,13 @@ class Harness:
                 )
             return self._memory
         listeners = Listeners(on_message=self._on_message, on_change=self._on_change)
-        self._data = open_data(
+        self._data = await open_data(
             self._directory,
             self._config,
             clock=self.clock,
             ids=self._ids,
+            holder="host",
+            wait=timedelta(0),
             listeners=listeners,
             synchronous="NORMAL",
         )

@@ -125,36 +125,52 @@ async def test_a_handler_may_end_the_subscription_it_is_called_by(worker: Worker
         assert seen == [1]
 
 
-async def test_a_registration_while_another_is_being_followed_is_not_missed(worker: Worker, host: Host) -> None:
-    """The second comes while the queue of the first is being prepared."""
+class PreparedQueues:
+    """A queue port that registers one more subscription while the queue of topic `first` is being prepared."""
+
+    def __init__(self, inner: Any, worker: Worker, handler: Callable[[Any], None]) -> None:
+        self._inner = inner
+        self._worker = worker
+        self._handler = handler
+        self.prepared: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def prepare(self, queue: QueueSpec) -> None:
+        self.prepared.append(queue.name)
+        if queue.topic == "first":
+            self._worker.register_function("b::b", self._handler)
+            subscribe(self._worker, "b::b", "second")
+        for _ in range(3):  # what was registered is announced before this ends
+            await asyncio.sleep(0)
+        await self._inner.prepare(queue)
+
+
+@pytest.mark.parametrize("when", ["at the start", "later"])
+async def test_a_registration_while_another_is_being_followed_is_neither_missed_nor_followed_twice(
+    worker: Worker, host: Host, when: str
+) -> None:
     seen: list[Any] = []
-
-    class Queue:
-        def __init__(self, inner: Any) -> None:
-            self._inner = inner
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._inner, name)
-
-        async def prepare(self, queue: QueueSpec) -> None:
-            if queue.topic == "first":
-                worker.register_function("b::b", seen.append)
-                subscribe(worker, "b::b", "second")
-                await asyncio.sleep(0)  # the announcement of this registration comes while the first is followed
-                await asyncio.sleep(0)
-            await self._inner.prepare(queue)
+    queues: list[PreparedQueues] = []
 
     def wrap(stores: Stores) -> Stores:
-        queue: Any = Queue(stores.queue)
+        queues.append(PreparedQueues(stores.queue, worker, seen.append))
+        queue: Any = queues[0]
         return dataclasses.replace(stores, queue=queue)
 
-    async with host(wrap=wrap) as harness:
-        worker.register_function("a::a", lambda data: None)
+    worker.register_function("a::a", lambda data: None)
+    if when == "at the start":
         subscribe(worker, "a::a", "first")
+    async with host(wrap=wrap) as harness:
+        if when == "later":
+            subscribe(worker, "a::a", "first")
         await harness.settle()
         await publish(harness, "second", "heard")
         await harness.settle()
         assert seen == ["heard"]
+        assert len(queues[0].prepared) == len(set(queues[0].prepared))
+        assert queues[0].prepared[-2:] == ["topic/first/a::a", "topic/second/b::b"]
 
 
 async def test_state_stream_and_topic_triggers_take_effect_at_once(worker: Worker, host: Host) -> None:

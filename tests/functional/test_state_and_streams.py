@@ -331,6 +331,18 @@ class TestStreams:
             await harness.settle()
             assert [change.event_type for change in harness.pushed] == ["typing"]
 
+    async def test_a_condition_skips_on_false_only(self, worker: Worker, host: Host) -> None:
+        seen: list[Any] = []
+        worker.register_function("is::wanted", lambda data: data["event"]["data"])
+        worker.function("on::chat", triggers=[OnStream("chat", condition="is::wanted")])(
+            lambda data: seen.append(data["event"]["data"])
+        )
+        async with host() as harness:
+            for value in (False, True, None, 0):
+                await call(harness, "stream::set", stream_name="chat", group_id="g", item_id="i", data=value)
+            await harness.settle()
+            assert seen == [True, None, 0]
+
 
 class TestProgress:
     @pytest.fixture

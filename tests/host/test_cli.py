@@ -7,22 +7,33 @@ import json
 import logging
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from iii_runtime.adapters.embedded.lock import DataLock, Holder
+from iii_runtime.cli import connection
 from iii_runtime.cli.main import cli
 from iii_runtime.core.config import Config
+from iii_runtime.core.payload import Json
 from iii_runtime.core.trigger_request import TriggerActionEnqueue, TriggerRequest
+from iii_runtime.hosts.embedded.control_server import ControlServer
 from iii_runtime.hosts.embedded.discovery import discover_workers
 from iii_runtime.hosts.embedded.host import EmbeddedHost, HostOptions
-from tests.host.process import PATIENCE_S
+from iii_runtime.hosts.embedded.host_file import HostFile, RunningHost, new_token
+from tests.host.process import PATIENCE_S, wait_until
 
+TOKEN = new_token()
 WORKER = '''
 from iii_runtime import Cron, Http, Logger, NonRetryableError, Queue, register_worker
 
@@ -260,13 +271,43 @@ class TestListings:
         assert answer("cron", "run", "shop::echo")["function_id"] == "shop::echo"
         assert "error: cron_job_not_found: " in refused(1, "cron", "run", "shop::fail")
 
-    def test_long_names_are_folded_in_a_narrow_terminal_and_never_cut(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("COLUMNS", "40")
-        printed = done("functions")
-        assert max(map(len, printed.splitlines())) <= 40
-        rows = printed.splitlines()[2:]
-        where = "".join(row.split()[-1] for row in rows if row.split())
-        assert "shop_worker.py:" in where
+    def test_without_a_terminal_a_list_is_as_wide_as_it_needs_to_be(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("COLUMNS", "20")
+        assert done("functions").startswith("function ")
+        assert len(done("queues").splitlines()) == 3
+
+    @pytest.mark.parametrize(
+        ("arguments", "sentence"),
+        [
+            (("functions", "--worker", "empty.py"), "There are no functions."),
+            (("cron", "list", "--worker", "empty.py"), "There are no cron jobs."),
+            (("dlq", "list"), "There are no dead letters."),
+            (("dlq", "list", "default", "--offset", "5"), "no dead letters on queue 'default' after the first 5."),
+            (("state", "scopes"), "No scope holds a value."),
+            (("stream", "list", "s"), "Stream 's' has no items."),
+        ],
+    )
+    def test_an_empty_list_says_so(self, arguments: tuple[str, ...], sentence: str) -> None:
+        Path("empty.py").write_text("from iii_runtime import register_worker\nworker = register_worker()\n")
+        result = run(*arguments)
+        assert (result.exit_code, result.stdout) == (0, "")
+        assert sentence in result.stderr
+        assert answer(*arguments) in ([], {"functions": []}, {"groups": []})
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("queues", "purge", "typo", "--yes"),
+            ("dlq", "list", "typo"),
+            ("dlq", "redrive", "typo", "--all"),
+            ("dlq", "discard", "typo", "--all", "--yes"),
+            ("dlq", "discard", "typo", "receipt"),
+        ],
+    )
+    def test_a_queue_that_nobody_knows_is_exit_code_1(self, arguments: tuple[str, ...]) -> None:
+        told = refused(1, *arguments)
+        assert "error: queue_not_found: Queue 'typo' not found" in told
+        assert "`iii-runtime queues`" in told
 
     def test_control_characters_do_not_reach_the_terminal(self) -> None:
         done("state", "set", "a\x1b[31mb", "key", "1")
@@ -322,7 +363,7 @@ class TestDeadLetters:
 
     def test_one_is_shown_with_its_attempts_their_stacks_and_the_payload(self, dead: tuple[str, ...]) -> None:
         printed = done("dlq", "show", dead[0])
-        for text in (dead[0], "shop::fail", "attempt 1: ", "raise NonRetryableError", '"number": 0'):
+        for text in (dead[0], "shop::fail", "attempt 1: ", "raise NonRetryableError", '"number": 0', "never redriven"):
             assert text in printed
         assert answer("dlq", "show", dead[0])["payload"] == {"number": 0}
 
@@ -350,6 +391,74 @@ class TestDeadLetters:
     def test_one_or_all_has_to_be_said(self) -> None:
         assert "--all" in refused(2, "dlq", "redrive", "default")
         assert "--all" in refused(2, "dlq", "redrive", "default", "receipt", "--all")
+
+
+@contextmanager
+def held(holder: Holder) -> Iterator[DataLock]:
+    """Hold the store, as a host without a control endpoint or another command would."""
+    with asyncio.run(DataLock.acquire(Path("data"), holder=holder, wait=timedelta(0))) as lock:
+        yield lock
+
+
+def announce(address: str) -> None:
+    """Write that a host listens there."""
+    host = RunningHost(pid=os.getpid(), http=address, stream=address, control=address, token=TOKEN)
+    HostFile(Path("data")).write(host)
+
+
+class TestStoreInUse:
+    def test_a_command_waits_for_another_one(self) -> None:
+        with held("command") as lock:
+            release = threading.Timer(0.3, lock.release)
+            release.start()
+            assert answer("state", "set", "s", "k", "1")["new_value"] == 1
+            release.join()
+
+    def test_a_command_that_waits_goes_through_the_host_that_comes_up(self, shop: Path) -> None:
+        """As while a host starts anew: the store stays in use, and the command has begun without a host."""
+        imported, is_over = shop / "imported", threading.Event()
+        (shop / "functions" / "shop_worker.py").write_text(f"open({str(imported)!r}, 'w').close()\n{WORKER}")
+
+        async def call(_request: TriggerRequest) -> Json:
+            return "from the host"
+
+        async def come_up() -> None:
+            server = ControlServer(call, TOKEN)
+            await server.start()
+            try:
+                await asyncio.to_thread(wait_until, imported.exists, "the import, after the first look for a host")
+                announce(server.address)
+                assert await asyncio.to_thread(is_over.wait, PATIENCE_S)
+            finally:
+                await server.stop(timedelta(0))
+
+        with held("host"), ThreadPoolExecutor(1) as threads:
+            host = threads.submit(asyncio.run, come_up())
+            try:
+                assert answer("trigger", "shop::echo") == "from the host"
+            finally:
+                is_over.set()
+            host.result()
+
+    @pytest.mark.parametrize(
+        ("holder", "told"), [("command", "in use by a command"), ("host", "in use by a host that does not answer")]
+    )
+    def test_a_store_that_stays_in_use_is_exit_code_2(
+        self, holder: Holder, told: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection, "PATIENCE", timedelta(milliseconds=50))
+        with held(holder):
+            error = refused(2, "state", "scopes")
+        assert error.startswith("error: store_locked: ")
+        assert f"{told}, process {os.getpid()}." in error
+
+    def test_a_host_that_accepts_and_never_answers_is_exit_code_2(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(connection, "PATIENCE", timedelta(milliseconds=50))
+        Path("data").mkdir()
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            announce(f"127.0.0.1:{silent.getsockname()[1]}")
+            error = refused(2, "state", "scopes")
+        assert error.startswith(f"error: host_unreachable: the host (process {os.getpid()}) does not answer.")
 
 
 @pytest.mark.usefixtures("shop")
@@ -420,6 +529,16 @@ class TestProcess:
             process.stdout.close()
             assert process.stderr.read() == ""
         assert process.returncode == 141
+
+    def test_in_a_narrow_terminal_every_receipt_can_be_copied(self, dead: tuple[str, ...]) -> None:
+        master, slave = os.openpty()
+        env = {**os.environ, "COLUMNS": "60"}
+        subprocess.run(self.command("dlq", "list"), check=True, stdout=slave, stderr=subprocess.DEVNULL, env=env)
+        os.close(slave)
+        lines = os.read(master, 100_000).decode().splitlines()
+        os.close(master)
+        assert [line.split()[-1] for line in lines if line.startswith("receipt")] == list(dead)
+        assert all(len(line) <= 60 and line == line.rstrip() for line in lines)
 
     def test_output_that_the_encoding_lacks_is_escaped(self) -> None:
         done("state", "set", "größe", "k", '"ü"')

@@ -22,7 +22,7 @@ import pytest
 from iii_runtime.core.errors import EnqueueError, HostError, InvocationError, StoreError
 from iii_runtime.core.payload import Json
 from iii_runtime.core.trigger_request import TriggerAction, TriggerActionEnqueue, TriggerActionVoid, TriggerRequest
-from iii_runtime.hosts.embedded.control_client import ControlClient
+from iii_runtime.hosts.embedded.control_client import ControlClient, answers
 from iii_runtime.hosts.embedded.control_server import ControlServer
 from iii_runtime.hosts.embedded.host_file import HostFile, RunningHost, new_token
 
@@ -225,6 +225,25 @@ async def test_a_host_that_ends_during_a_call_is_unreachable(tmp_path: Path) -> 
         with pytest.raises(HostError, match="may have been carried out") as caught:
             await called(tmp_path, TriggerRequest("a::b"))
     assert caught.value.code == "host_unreachable"
+
+
+async def test_a_host_answers_until_it_stops(tmp_path: Path) -> None:
+    async with serving(Engine(), tmp_path):
+        host = HostFile(tmp_path).read()
+        assert host is not None
+        assert await asyncio.to_thread(answers, host, GRACE)
+    assert not answers(host, GRACE)
+
+
+async def test_a_host_that_says_that_it_stops_does_not_answer() -> None:
+    async def refuse(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        assert not await asyncio.to_thread(answers, replace(HOST, control=address), GRACE)
 
 
 async def test_something_else_on_the_port_is_no_host(tmp_path: Path) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import socket
+import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from iii_runtime.adapters.embedded.lock import DataLock
 from iii_runtime.cli.main import cli
 from iii_runtime.hosts.embedded.host_file import RunningHost
 from tests.host.process import DevProcess, post, wait_until
@@ -109,8 +113,27 @@ def test_watch_prints_what_is_stored_and_ends_after_the_events_asked_for(running
 def test_a_second_host_on_the_directory_is_refused_with_exit_code_2(running: DevProcess) -> None:
     with DevProcess(running.folder, "shop.py") as second:
         assert second.end() == 2
+    assert "waiting for its end" in second.lines[0]
     assert "error: store_locked: " in second.output
+    assert f"in use by another host, process {running.address().pid}." in second.output
     assert "Traceback" not in second.output
+
+
+def test_a_host_waits_for_a_command_that_is_at_work_in_the_store(tmp_path: Path) -> None:
+    shop(tmp_path, "print('imported')\n" + WORKER)
+    with command_at_work(tmp_path / "data") as lock, DevProcess(tmp_path, "shop.py") as process:
+        process.wait_for("imported")
+        threading.Timer(0.5, lock.release).start()
+        assert post(process.address().http, "/hello")["version"] == 1
+
+
+def test_ctrl_c_ends_the_wait_for_the_store(tmp_path: Path) -> None:
+    shop(tmp_path, "print('imported')\n" + WORKER)
+    with command_at_work(tmp_path / "data"), DevProcess(tmp_path, "shop.py") as process:
+        process.wait_for("imported")
+        process.signal(signal.SIGINT)
+        assert process.end() == 0
+    assert "store_locked" not in process.output
 
 
 def test_ctrl_c_drains_and_exits_0(tmp_path: Path) -> None:
@@ -189,6 +212,10 @@ def test_a_port_in_use_is_one_clear_error_and_exit_code_2(tmp_path: Path) -> Non
     assert process.lines[0].startswith("error: port_in_use: ")
     assert str(port) in process.lines[0]
     assert "Traceback" not in process.output
+
+
+def command_at_work(data: Path) -> DataLock:
+    return asyncio.run(DataLock.acquire(data, holder="command", wait=timedelta(0)))
 
 
 def other(process: DevProcess, pid: int) -> RunningHost | None:

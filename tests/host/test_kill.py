@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from iii_runtime.adapters.config_file import load_config
 from iii_runtime.core.config import Config
 from iii_runtime.core.trigger_request import TriggerRequest
 from iii_runtime.hosts.embedded.host_file import HostFile
@@ -153,11 +154,11 @@ def test_no_order_is_lost_and_none_ends_twice_while_the_host_is_killed_24_times(
     finally:
         code = host.stop()
     assert code == 0
-    check_every_order(data)
+    check_every_order(data, config)
 
 
-def check_every_order(data: Path) -> None:
-    with LocalSession(data, Config(), []) as session:
+def check_every_order(data: Path, config: Path) -> None:
+    with LocalSession(data, load_config(config, {}), []) as session:
         orders = {value["order_id"]: value for value in call(session, "state::list", {"scope": "orders"})}
         payments = call(session, "state::list", {"scope": "payments"})
         letters = [

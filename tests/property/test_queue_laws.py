@@ -189,9 +189,9 @@ class QueueLaws(RuleBasedStateMachine):
         assert self._run(self.queue.release_all()) == len(held)
         for message in held:
             message.holder = None
-            message.due_ms = self._clock.now_ms() + release_delay(
-                message.receives - message.failed
-            ) // timedelta(milliseconds=1)
+            message.due_ms = self._clock.now_ms() + release_delay(message.receives - message.failed) // timedelta(
+                milliseconds=1
+            )
         self._run(self.queue.prepare(self._spec))
 
     @invariant()

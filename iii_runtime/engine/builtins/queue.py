@@ -193,7 +193,7 @@ class QueueBuiltins:
         held = await self._stores.queue.queue_names()
         found = [each for each in held if each == name or each.startswith(f"{TOPIC_PREFIX}{name}/")]
         if not found:
-            raise InvocationError("queue_not_found", f"Queue '{name}' not found. `iii-runtime queues` lists them.")
+            raise InvocationError("queue_not_found", f"Queue '{name}' not found")
         return found
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from iii_runtime.core.cron import CronJob, CronSchedule, cron_payload
 from iii_runtime.core.invocation import Invocation
 from iii_runtime.core.payload import Json, to_json
+from iii_runtime.core.queue import QueueSpec
 from iii_runtime.core.triggers import Cron
 from iii_runtime.engine.builtins.payload import Fields, failing_as
 from iii_runtime.engine.conditions import condition_holds
@@ -46,6 +47,7 @@ class Background:
         self._cron = CronScheduler(clock=runtime.stores.clock, ticks=runtime.stores.ticks, fire=self._fire)
         self._conditions: dict[str, str | None] = {}
         self._following: asyncio.Task[None] | None = None
+        self._one_at_a_time = asyncio.Lock()
         self._stopping = False
         runtime.add_builtins({"iii::cron::run": self._run_cron, "iii::cron::list": self._list_cron})
 
@@ -87,18 +89,12 @@ class Background:
 
     async def reconcile(self) -> None:
         """Follow what is registered: queues of subscriptions and cron jobs that came or went, until nothing is new."""
-        followed = None
-        while followed is not self._runtime.app.catalog:
-            followed = self._runtime.app.catalog
-            queues = self._runtime.app.queues
-            for name in [name for name, runner in self._runners.items() if queues.get(name) != runner.queue]:
-                await self._stop_runner(name, _RUNNER_GRACE)
-            for name, queue in queues.items():
-                if name not in self._runners:
-                    await self._stores.queue.prepare(queue)
-                    self._runners[name] = QueueRunner(queue, self._stores, self._runtime.deliverer)
-                    self._start(f"queue {name}", self._runners[name].run())
-            self._cron.replace(self._jobs())
+        async with self._one_at_a_time:
+            followed = None
+            while followed is not self._runtime.app.catalog:
+                followed = self._runtime.app.catalog
+                await self._follow(self._runtime.app.queues)
+                self._cron.replace(self._jobs())
 
     def wake_queue(self, name: str) -> None:
         """A message of this queue may have become due."""
@@ -148,6 +144,15 @@ class Background:
         if not self._stopping and (self._following is None or self._following.done()):
             self._following = asyncio.create_task(self.reconcile(), name="following a registration")
             self._following.add_done_callback(_report)
+
+    async def _follow(self, queues: Mapping[str, QueueSpec]) -> None:
+        for name in [name for name, runner in self._runners.items() if queues.get(name) != runner.queue]:
+            await self._stop_runner(name, _RUNNER_GRACE)
+        for name, queue in queues.items():
+            if name not in self._runners:
+                await self._stores.queue.prepare(queue)
+                self._runners[name] = QueueRunner(queue, self._stores, self._runtime.deliverer)
+                self._start(f"queue {name}", self._runners[name].run())
 
     async def _stop_runner(self, name: str, grace: timedelta) -> None:
         await self._runners[name].stop(grace)

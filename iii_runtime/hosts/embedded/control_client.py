@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import timedelta
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from typing import Any
 
@@ -52,6 +54,29 @@ class ControlClient:
                 code="host_unreachable",
             )
         return _result(*_post(host, body, parsed.timeout_ms), parsed)
+
+
+def answers(host: RunningHost, patience: timedelta) -> bool:
+    """Return whether the host answers and goes on; False if it has just ended, or is about to.
+
+    Raises:
+        HostError: `host_unreachable`: it takes connections, and says nothing for `patience`.
+    """
+    name, port = split_address(host.control)
+    connection = HTTPConnection(name, port, timeout=patience.total_seconds())
+    try:
+        connection.request("GET", "/")
+        return connection.getresponse().status != HTTPStatus.SERVICE_UNAVAILABLE
+    except TimeoutError as error:
+        raise HostError(
+            f"the host (process {host.pid}) does not answer. Nothing was tried. It may be suspended, or kept busy by "
+            "its functions; look at its log, or stop it.",
+            code="host_unreachable",
+        ) from error
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 def _post(host: RunningHost, body: bytes, timeout_ms: int | None) -> tuple[int, bytes]:

@@ -26,6 +26,8 @@ from iii_runtime.ports.clock import Clock, IdSource
 
 _log = logging.getLogger("iii_runtime.host")
 DEFAULT_GRACE = timedelta(seconds=10)
+_STORE_WAIT = timedelta(seconds=10)
+"""A command that is at work in the store, or a host that stops, may take so long to give it free."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,16 +93,18 @@ class EmbeddedHost:
 
         Raises:
             HostError: `app_invalid` with every finding, `port_in_use`, ...
-            StoreError: The data directory cannot be used.
+            StoreError: The data directory cannot be used; `store_locked`: it was not free within 10 seconds.
         """
         self._check()
         loop = asyncio.get_running_loop()
         listeners = Listeners(on_message=self._on_message, on_change=self._on_change)
-        self._data = open_data(
+        self._data = await open_data(
             self._options.data,
             self._config,
             clock=self._clock,
             ids=self._ids,
+            holder="host",
+            wait=_STORE_WAIT,
             listeners=listeners,
             synchronous=self._options.synchronous,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -25,16 +26,25 @@ class LocalSession:
 
     A message enqueued here is stored, and consumed when a host starts; a state change fires its triggers then.
 
+    Args:
+        data: The directory.
+        config: Queues and limits.
+        workers: The functions that can be called.
+        wait: How long to wait while a host or another command has the directory open.
+
     Raises:
-        StoreError: `store_locked`: a host runs on this directory; or it cannot be opened.
+        StoreError: `store_locked`: it was not free in that time; or it cannot be opened.
     """
 
-    def __init__(self, data: Path, config: Config, workers: Sequence[Worker]) -> None:
+    def __init__(
+        self, data: Path, config: Config, workers: Sequence[Worker], *, wait: timedelta = timedelta(0)
+    ) -> None:
         self._loop = asyncio.new_event_loop()
         self._executor = ThreadExecutor()
         self._workers = tuple(workers)
         try:
-            self._data = open_data(data, config, clock=SystemClock(), ids=Uuid4Source())
+            opening = open_data(data, config, clock=SystemClock(), ids=Uuid4Source(), holder="command", wait=wait)
+            self._data = self._loop.run_until_complete(opening)
         except BaseException:
             self._loop.close()
             raise

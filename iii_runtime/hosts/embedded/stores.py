@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +13,7 @@ from iii_runtime.adapters.embedded.change_feed import SqliteChangeFeed
 from iii_runtime.adapters.embedded.database import Database
 from iii_runtime.adapters.embedded.dead_letter_store import SqliteDeadLetterStore
 from iii_runtime.adapters.embedded.kept_value import ValueKeeper
-from iii_runtime.adapters.embedded.lock import DataLock
+from iii_runtime.adapters.embedded.lock import DataLock, Holder
 from iii_runtime.adapters.embedded.queue_store import SqliteMessageQueue
 from iii_runtime.adapters.embedded.response_store import SqliteResponseStore
 from iii_runtime.adapters.embedded.retention import Retention
@@ -63,22 +64,34 @@ class OpenData:
         self.lock.release()
 
 
-def open_data(
+async def open_data(
     data: Path,
     config: Config,
     *,
     clock: Clock,
     ids: IdSource,
+    holder: Holder,
+    wait: timedelta,
     listeners: Listeners | None = None,
     synchronous: Literal["FULL", "NORMAL"] = "FULL",
 ) -> OpenData:
     """Open `data`, creating it if it is missing.
 
+    Args:
+        data: The directory.
+        config: For the limits of what is stored.
+        clock: Time of what is stored.
+        ids: Names of what is stored.
+        holder: What opens it; see `DataLock.acquire`.
+        wait: How long to wait while something else has it open.
+        listeners: Who is told of commits.
+        synchronous: See `Database`.
+
     Raises:
         StoreError: `store_locked`, `store_unavailable`, `store_newer_schema`, `store_corrupt`, `store_full`.
     """
     told = listeners or Listeners()
-    lock = DataLock.acquire(data)
+    lock = await DataLock.acquire(data, holder=holder, wait=wait)
     try:
         database = Database.open(data / DATABASE_NAME, synchronous=synchronous)
     except BaseException:
