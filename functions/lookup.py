@@ -1,8 +1,10 @@
 """`orders::list`, `orders::get`, `orders::steps`: what can be read over http, in iii's own spelling."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from functions.orders import ORDER_ID_PATTERN
 from functions.responses import error_response
 from functions.stored import stored_orders
 from functions.worker import worker
@@ -18,8 +20,9 @@ def list_orders(_request: dict[str, Any]) -> dict[str, Any]:
 def get_order(request: dict[str, Any]) -> Any:
     """Return an order as it is stored."""
     order_id = request["path_params"]["order_id"]
-    order = worker.trigger({"function_id": "state::get", "payload": {"scope": "orders", "key": order_id}})
-    if order is None:
+    is_id = re.fullmatch(ORDER_ID_PATTERN, order_id) is not None
+    order = is_id and worker.trigger({"function_id": "state::get", "payload": {"scope": "orders", "key": order_id}})
+    if not order:
         return error_response(404, "ORDER_NOT_FOUND", f"no order '{order_id}'")
     return {"status_code": 200, "body": order}
 

@@ -4,7 +4,9 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-OrderId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{2,63}$")]
+ORDER_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{2,63}$"
+
+OrderId = Annotated[str, Field(pattern=ORDER_ID_PATTERN)]
 Cents = Annotated[int, Field(ge=0)]
 
 
@@ -13,7 +15,7 @@ class Item(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    sku: str = Field(min_length=1, max_length=64)
+    sku: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
     quantity: int = Field(ge=1, le=1000)
 
 

@@ -24,7 +24,8 @@ from iii_runtime.core.trigger_request import (
     TriggerRequest,
 )
 from iii_runtime.core.triggers import Cron, DurableSubscriber, Http, OnState, OnStream, Queue, Subscribe
-from iii_runtime.core.worker import FunctionRef, InitOptions, Trigger, Worker, register_worker
+from iii_runtime.core.worker import FunctionRef, Trigger, Worker, register_worker
+from iii_runtime.core.worker_options import InitOptions
 
 __all__ = [
     "ApiRequest",

@@ -1,6 +1,7 @@
 """Runs user code in this process: synchronous bodies on daemon threads, asynchronous ones on a loop of their own.
 
-Neither ever runs on the engine's loop, so a body that blocks delays nobody else's lease, timer or request.
+Neither ever runs on the engine's loop, so a body that blocks delays nobody else's lease, timer or request. One that is
+asynchronous delays the other asynchronous ones: they share a loop. Their time counts from when they begin.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ import asyncio
 import contextlib
 import contextvars
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import Any
 
-from iii_runtime.core.errors import DeadlineExceededError, IiiError
+from iii_runtime.core.errors import DeadlineExceededError, IiiError, message_of
 
 _IDLE_SECONDS = 10.0
 _CLOSE_SECONDS = 1.0
@@ -36,7 +38,18 @@ class _Outcome:
     error: Exception | None = None
 
 
-_Job: TypeAlias = "tuple[Callable[[], Any], contextvars.Context, Future[_Outcome]]"
+@dataclass(slots=True)
+class _Job:
+    """A body to run, and what becomes of it.
+
+    Attributes:
+        begun_at: When it began, on the monotonic clock; None before.
+    """
+
+    body: Callable[[], Any]
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)
+    future: Future[_Outcome] = field(default_factory=Future)
+    begun_at: float | None = None
 
 
 class ThreadExecutor:
@@ -51,25 +64,23 @@ class ThreadExecutor:
     async def run(self, body: Callable[[], Any], *, is_async: bool, timeout: timedelta) -> Any:
         """Run `body` and return its value.
 
+        Args:
+            body: What to run, in a copy of the caller's context.
+            is_async: Whether it returns a coroutine.
+            timeout: How long it may take, from when it begins: an asynchronous body waits its turn while another one
+                blocks their loop.
+
         Raises:
             DeadlineExceededError: It did not end in time. A synchronous body goes on in its thread, its outcome
                 dropped; an asynchronous one is cancelled.
             HandlerExitError: It raised something that is no `Exception`, such as `SystemExit`.
         """
-        context = contextvars.copy_context()
-        future: Future[_Outcome] = Future()
+        job = _Job(body)
         if is_async:
-            self._start_async(body, context, future)
+            self._start_async(job)
         else:
-            self._start_sync((body, context, future))
-        waiter = asyncio.wrap_future(future)
-        try:
-            done, _ = await asyncio.wait({waiter}, timeout=timeout.total_seconds())
-        finally:
-            waiter.cancel()  # no effect once it is done
-        if not done:
-            raise DeadlineExceededError(f"no outcome within {timeout.total_seconds():g} s")
-        outcome = waiter.result()
+            self._start_sync(job)
+        outcome = await _outcome_of(job, timeout.total_seconds())
         if outcome.error is not None:
             raise outcome.error
         return outcome.value
@@ -95,25 +106,18 @@ class ThreadExecutor:
         else:
             runner.give(job)
 
-    def _start_async(self, body: Callable[[], Any], context: contextvars.Context, future: Future[_Outcome]) -> None:
-        loop = self._handler_loop()
-
-        def start() -> None:
-            task = loop.create_task(_await_body(body), context=context)
-            future.add_done_callback(lambda done: _cancel(task, loop) if done.cancelled() else None)
-            task.add_done_callback(lambda ended: _settle(future, ended))
-
-        loop.call_soon_threadsafe(start)
+    def _start_async(self, job: _Job) -> None:
+        # Under the lock, so that it comes before `close` stops the loop: every job has an outcome.
+        with self._lock:
+            loop = self._handler_loop()
+            loop.call_soon_threadsafe(_start_task, loop, job)
 
     def _handler_loop(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._loop_thread = threading.Thread(
-                    target=_run_loop, args=(self._loop,), name="iii-handlers", daemon=True
-                )
-                self._loop_thread.start()
-            return self._loop
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._loop_thread = threading.Thread(target=_run_loop, args=(self._loop,), name="iii-handlers", daemon=True)
+            self._loop_thread.start()
+        return self._loop
 
 
 class _Runner:
@@ -153,13 +157,29 @@ class _Runner:
             self._idle.append(self)
 
 
+async def _outcome_of(job: _Job, timeout_s: float) -> _Outcome:
+    waiter = asyncio.wrap_future(job.future)
+    remaining_s = timeout_s
+    try:
+        while remaining_s > 0:
+            done, _ = await asyncio.wait({waiter}, timeout=remaining_s)
+            if done:
+                return waiter.result()
+            # A job that has not begun by now has all of its time left.
+            begun_at = job.begun_at
+            remaining_s = timeout_s if begun_at is None else begun_at + timeout_s - time.monotonic()
+    finally:
+        waiter.cancel()  # no effect once it is done
+    raise DeadlineExceededError(f"no outcome within {timeout_s:g} s")
+
+
 def _run_body(job: _Job, rest: Callable[[], None]) -> None:
-    body, context, future = job
-    if not future.set_running_or_notify_cancel():
+    if not job.future.set_running_or_notify_cancel():
         rest()
         return
+    job.begun_at = time.monotonic()
     try:
-        outcome = _Outcome(value=context.run(body))
+        outcome = _Outcome(value=job.context.run(job.body))
     except StopIteration as error:
         outcome = _Outcome(error=_stopped(error))
     except Exception as error:  # noqa: BLE001 - whatever the handler raised is its outcome
@@ -168,12 +188,21 @@ def _run_body(job: _Job, rest: Callable[[], None]) -> None:
         outcome = _Outcome(error=_exit(error))
     # Idle before it is known, so that whoever waited for the outcome finds this thread.
     rest()
-    future.set_result(outcome)
+    job.future.set_result(outcome)
 
 
-async def _await_body(body: Callable[[], Any]) -> _Outcome:
+def _start_task(loop: asyncio.AbstractEventLoop, job: _Job) -> None:
+    if job.future.cancelled():
+        return
+    task = loop.create_task(_await_body(job), context=job.context)
+    job.future.add_done_callback(lambda done: _cancel(task, loop) if done.cancelled() else None)
+    task.add_done_callback(lambda ended: _settle(job.future, ended))
+
+
+async def _await_body(job: _Job) -> _Outcome:
+    job.begun_at = time.monotonic()
     try:
-        return _Outcome(value=await body())
+        return _Outcome(value=await job.body())
     except asyncio.CancelledError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever the handler raised is its outcome
@@ -203,7 +232,7 @@ def _stopped(error: StopIteration) -> RuntimeError:
 
 
 def _exit(error: BaseException) -> HandlerExitError:
-    wrapped = HandlerExitError(f"the handler raised {type(error).__name__}: {error}")
+    wrapped = HandlerExitError(f"the handler raised {type(error).__name__}: {message_of(error)}")
     wrapped.__cause__ = error
     return wrapped
 

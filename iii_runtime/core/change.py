@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
-from iii_runtime.core.payload import Json
+from iii_runtime.core.members import integer, one_of, optional, text
+from iii_runtime.core.payload import Json, PayloadError
+
+StateEvent: TypeAlias = Literal["state:created", "state:updated", "state:deleted"]
+StreamKind: TypeAlias = Literal["create", "update", "delete", "event"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +18,7 @@ class StateChange:
     """A state value was created, updated or deleted."""
 
     at_ms: int
-    event_type: Literal["state:created", "state:updated", "state:deleted"]
+    event_type: StateEvent
     scope: str
     key: str
     old_value: Json
@@ -41,7 +46,7 @@ class StreamChange:
     """An item was created, updated or deleted, or an event was sent: `event_type` is then the sender's `type`."""
 
     at_ms: int
-    kind: Literal["create", "update", "delete", "event"]
+    kind: StreamKind
     stream_name: str
     group_id: str
     item_id: str | None
@@ -61,17 +66,30 @@ class StreamChange:
 
     def to_payload(self) -> dict[str, Json]:
         """Return what a stream trigger's function receives and a WebSocket client sees."""
-        return {
-            "type": "stream",
-            "timestamp": self.at_ms,
-            "streamName": self.stream_name,
-            "groupId": self.group_id,
-            "id": self.item_id,
-            "event": self.event(),
-        }
+        return stream_message(
+            self.event(),
+            stream_name=self.stream_name,
+            group_id=self.group_id,
+            item_id=self.item_id,
+            at_ms=self.at_ms,
+        )
 
 
 Change: TypeAlias = StateChange | StreamChange
+
+
+def stream_message(
+    event: dict[str, Json], *, stream_name: str, group_id: str, item_id: str | None, at_ms: int
+) -> dict[str, Json]:
+    """Return `event` as iii tells of it: a frame of a WebSocket, and the payload of a stream trigger."""
+    return {
+        "type": "stream",
+        "timestamp": at_ms,
+        "streamName": stream_name,
+        "groupId": group_id,
+        "id": item_id,
+        "event": event,
+    }
 
 
 def change_to_json(change: Change) -> dict[str, Json]:
@@ -96,23 +114,40 @@ def change_to_json(change: Change) -> dict[str, Json]:
     }
 
 
-def change_from_json(fields: dict[str, Json]) -> Change:
-    """Parse the stored form of a change."""
-    if "state" in fields:
-        return StateChange(
-            at_ms=fields["at"],  # type: ignore[arg-type]
-            event_type=fields["state"],  # type: ignore[arg-type]
-            scope=fields["scope"],  # type: ignore[arg-type]
-            key=fields["key"],  # type: ignore[arg-type]
-            old_value=fields["old"],
-            new_value=fields["new"],
-        )
-    return StreamChange(
-        at_ms=fields["at"],  # type: ignore[arg-type]
-        kind=fields["stream"],  # type: ignore[arg-type]
-        stream_name=fields["name"],  # type: ignore[arg-type]
-        group_id=fields["group"],  # type: ignore[arg-type]
-        item_id=fields["item"],  # type: ignore[arg-type]
-        data=fields["data"],
-        event_type=fields["type"],  # type: ignore[arg-type]
+def change_from_json(fields: Mapping[str, Json]) -> Change:
+    """Parse the stored form of a change.
+
+    Raises:
+        PayloadError: `change_unreadable`: what is stored is damaged, or written by a later version.
+    """
+    try:
+        return _state_change(fields) if "state" in fields else _stream_change(fields)
+    except (LookupError, TypeError) as error:
+        raise PayloadError(f"the stored change cannot be read: {error!r:.200}", code="change_unreadable") from error
+
+
+def _state_change(fields: Mapping[str, Json]) -> StateChange:
+    return StateChange(
+        at_ms=integer(fields, "at"),
+        event_type=one_of(fields, "state", _STATE_EVENTS),
+        scope=text(fields, "scope"),
+        key=text(fields, "key"),
+        old_value=fields["old"],
+        new_value=fields["new"],
     )
+
+
+def _stream_change(fields: Mapping[str, Json]) -> StreamChange:
+    return StreamChange(
+        at_ms=integer(fields, "at"),
+        kind=one_of(fields, "stream", _STREAM_KINDS),
+        stream_name=text(fields, "name"),
+        group_id=text(fields, "group"),
+        item_id=optional(fields, "item", str),
+        data=fields["data"],
+        event_type=optional(fields, "type", str),
+    )
+
+
+_STATE_EVENTS: Mapping[str, StateEvent] = {name: name for name in get_args(StateEvent)}
+_STREAM_KINDS: Mapping[str, StreamKind] = {name: name for name in get_args(StreamKind)}

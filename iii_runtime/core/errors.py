@@ -30,8 +30,20 @@ class InvocationError(IiiError):
     Compatible with iii SDK 0.20 and later: the same attributes, and `str(error)` is `"code: message"`.
 
     Attributes:
-        code: `invocation_failed`, `function_not_found`, `TIMEOUT`, `enqueue_error`, `payload_not_json`,
-            `payload_too_large`, `VALIDATION_FAILED`, or a builtin function's own (`SET_ERROR`, `topic_not_set`, ...).
+        code: What went wrong, by what was called:
+
+            - The request itself: `request_invalid`, `payload_not_json`, `payload_too_large`.
+            - A function: `function_not_found`; `VALIDATION_FAILED`, its input does not fit its model; `TIMEOUT`;
+              `invocation_failed`, it raised, was called too deep, or returned no JSON.
+            - Enqueue: `enqueue_error`, always an `EnqueueError`, whose `reason` tells more.
+            - `state::*`: `SET_ERROR`, `GET_ERROR`, `DELETE_ERROR`, `UPDATE_ERROR`, `LIST_ERROR`, `LIST_GROUPS_ERROR`,
+              `VALUE_TOO_LARGE`.
+            - `stream::*`: `STREAM_SET_ERROR`, `STREAM_GET_ERROR`, `STREAM_DELETE_ERROR`, `STREAM_UPDATE_ERROR`,
+              `STREAM_LIST_ERROR`, `STREAM_LIST_GROUPS_ERROR`, `STREAM_LIST_ALL_ERROR`, `STREAM_SEND_ERROR`.
+            - Topics: `topic_not_set`.
+            - Queues and dead letters: `queue_not_set`, `message_id_not_set`, `queue_not_found`, `redrive_failed`,
+              `discard_failed`, `purge_failed`, `dlq_failed`.
+            - Cron: `cron_busy`, `cron_job_not_found`.
         function_id: The function that was called.
         stacktrace: The handler's traceback, where there is one.
         invocation_id: Identity of the failed invocation, where it had one.
@@ -126,3 +138,11 @@ class HostError(IiiError):
     """The host cannot start or go on: `port_in_use`, `worker_not_found`, `worker_import_failed`, ..."""
 
     code = "host_error"
+
+
+def message_of(error: BaseException) -> str:
+    """Return the text of an error, never empty. It does not raise, whatever the error's own methods do."""
+    try:
+        return str.__str__(str(error) or repr(error)) or type(error).__name__
+    except BaseException as second:  # noqa: BLE001 - user code, which may even exit; it is the first error that counts
+        return f"{type(error).__name__} (its text cannot be had: {type(second).__name__})"

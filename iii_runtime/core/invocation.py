@@ -49,6 +49,11 @@ class Invocation:
         """The trace id within `traceparent`."""
         return self.traceparent.split("-")[1] if self.traceparent else None
 
+    @property
+    def span_id(self) -> str | None:
+        """The span id within `traceparent`: this call's own."""
+        return self.traceparent.split("-")[2] if self.traceparent else None
+
 
 _current: ContextVar[Invocation | None] = ContextVar("iii_invocation", default=None)
 

@@ -15,9 +15,10 @@ class Logger:
     Compatible with iii: `info`, `warn`, `error`, `debug`, each with a message and optional data.
 
     Args:
-        trace_id: Overrides the trace id of the current invocation.
-        service_name: Name shown before the message; the function id by default.
-        span_id: Overrides the span id.
+        trace_id: Overrides the trace id of the current invocation, whose span id is then left out.
+        service_name: Shown before the message, as `[name] message`, and carried as `service`, which is the function id
+            by default.
+        span_id: Overrides the span id of the current invocation.
     """
 
     def __init__(
@@ -54,7 +55,8 @@ class Logger:
             "message_receipt_id": invocation.message_receipt_id if invocation else None,
             "attempt": invocation.attempt if invocation else None,
             "trace_id": self._trace_id or (invocation.trace_id if invocation else None),
-            "span_id": self._span_id,
+            "span_id": self._span_id or (invocation.span_id if invocation and not self._trace_id else None),
             "data": data,
         }
-        logger.log(level, "%s", message, extra={"iii": {name: v for name, v in fields.items() if v is not None}})
+        text = f"[{self._service_name}] {message}" if self._service_name else message
+        logger.log(level, "%s", text, extra={"iii": {name: v for name, v in fields.items() if v is not None}})

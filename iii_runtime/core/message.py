@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Literal, TypeVar, cast
+from typing import Literal, cast
 
+from iii_runtime.core.members import integer, optional, text
 from iii_runtime.core.payload import Json, PayloadError, decode_stored, encode_json
-
-T = TypeVar("T")
 
 ENVELOPE_VERSION = 1
 INLINE_LIMIT = 240 * 1024
@@ -22,9 +21,9 @@ MAX_STACK_BYTES = 8 * 1024
 MAX_ERROR_BYTES = 4 * 1024
 """Bounds of what a letter says of an error, as JSON text."""
 
-Cause = Literal["failed", "receives", "native", "unreadable", "hops", "expired"]
-"""Why a message died: its attempts failed; it was received too often without an outcome (it killed its host); it was
-moved by the queue service; its body is no envelope; its chain was too long; it was too old."""
+Cause = Literal["failed", "receives", "unreadable"]
+"""Why a message died: its attempts failed; it was received too often without an outcome (it killed its host); its body
+is no envelope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,11 +175,6 @@ def enqueued_length(body: str) -> int:
     return int(cast(int, member["cut"])) if member is not None else len(body.rstrip()) - 1
 
 
-def enqueued_body(body: str) -> str:
-    """Return the body as it was enqueued, whether or not `body` is a letter."""
-    return body[: enqueued_length(body)] + "}"
-
-
 def letter_member(body: str) -> dict[str, Json] | None:
     """Return the `dead_letter` member of a letter, None for a message that never died."""
     if '"dead_letter":' not in body:
@@ -194,12 +188,6 @@ def letter_member(body: str) -> dict[str, Json] | None:
         return None
     cut = member.get("cut")
     return member if isinstance(cut, int) and 0 < cut < len(body) else None
-
-
-def generation_of(body: str) -> int:
-    """Return how often the message was redriven."""
-    member = letter_member(body)
-    return int(cast(int, member["g"])) + 1 if member is not None else 0
 
 
 def bounded_error(type_name: str, message: str, stack: str = "") -> ErrorRecord:
@@ -225,40 +213,19 @@ def _cut(text: str, limit: int, *, keep_end: bool) -> str:
 
 
 def _envelope(fields: dict[str, object]) -> Envelope:
-    link = _optional(fields, "pl", dict)
+    link = optional(fields, "pl", dict)
     return Envelope(
-        receipt=_text(fields, "id"),
-        function_id=_text(fields, "fn"),
-        queue=_text(fields, "q"),
-        accepted_ms=_integer(fields, "at"),
-        hops=_integer(fields, "hops"),
+        receipt=text(fields, "id"),
+        function_id=text(fields, "fn"),
+        queue=text(fields, "q"),
+        accepted_ms=integer(fields, "at"),
+        hops=integer(fields, "hops"),
         group=cast(Json, fields.get("grp")),
-        dedupe_id=_optional(fields, "dd", str),
-        traceparent=_optional(fields, "tp", str),
-        baggage=_optional(fields, "bg", str),
-        metadata=_optional(fields, "md", dict),
+        dedupe_id=optional(fields, "dd", str),
+        traceparent=optional(fields, "tp", str),
+        baggage=optional(fields, "bg", str),
+        metadata=optional(fields, "md", dict),
         payload=encode_json(fields["p"])
         if link is None
-        else BlobLink(key=_text(link, "k"), size=_integer(link, "n"), sha256=_text(link, "h")),
+        else BlobLink(key=text(link, "k"), size=integer(link, "n"), sha256=text(link, "h")),
     )
-
-
-def _optional(fields: dict[str, object], name: str, kind: type[T]) -> T | None:
-    value = fields.get(name)
-    if value is not None and not isinstance(value, kind):
-        raise TypeError(f"member {name!r} is not of type {kind.__name__}")
-    return value
-
-
-def _text(fields: dict[str, object], name: str) -> str:
-    value = fields[name]
-    if not isinstance(value, str):
-        raise TypeError(f"member {name!r} is not a string")
-    return value
-
-
-def _integer(fields: dict[str, object], name: str) -> int:
-    value = fields[name]
-    if not isinstance(value, int):
-        raise TypeError(f"member {name!r} is not an integer")
-    return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
@@ -22,6 +23,9 @@ LEASE = timedelta(seconds=30)
 SINGLE_GROUP = "1"
 """The one group of a queue with `concurrency: 1`."""
 
+QUEUE_NAME_RULE = "a queue name of 1 to 80 letters, digits, '.', '_' or '-' that starts with a letter or digit"
+
+_QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _MAX_EXPONENT = 30
 _RECEIVES_BEYOND_ATTEMPTS = 3
 _MIN_RECEIVES = 5
@@ -60,6 +64,11 @@ class QueueSpec:
     def max_receives(self) -> int:
         """The receive after which a message is given up unrun: it killed its host each time."""
         return max(self.max_attempts + _RECEIVES_BEYOND_ATTEMPTS, _MIN_RECEIVES)
+
+
+def is_queue_name(name: object) -> bool:
+    """Return whether a queue of `queue_configs` can have this name, see `QUEUE_NAME_RULE`."""
+    return isinstance(name, str) and _QUEUE_NAME.fullmatch(name) is not None
 
 
 def backoff_after(attempt: int, base: timedelta) -> timedelta:

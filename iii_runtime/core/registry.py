@@ -65,6 +65,11 @@ class TriggerSpec:
         return self.kind.type if isinstance(self.kind, UnknownTrigger) else TYPE_NAMES[type(self.kind)]
 
 
+def is_reserved(function_id: str) -> bool:
+    """Return whether an id belongs to the runtime's own functions."""
+    return function_id in RESERVED_IDS or function_id.startswith(RESERVED_PREFIXES)
+
+
 class Registry:
     """Functions and triggers of one worker. Safe to use from several threads."""
 
@@ -81,7 +86,7 @@ class Registry:
         Raises:
             RegistrationError: The id is taken or reserved, or a listener refuses it; nothing is registered then.
         """
-        if function.id in RESERVED_IDS or function.id.startswith(RESERVED_PREFIXES):
+        if is_reserved(function.id):
             raise RegistrationError(f"function id '{function.id}' is reserved for the runtime's own functions.")
         with self._lock:
             known = self._functions.get(function.id)

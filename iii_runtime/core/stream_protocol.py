@@ -12,10 +12,10 @@ addition to iii.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, assert_never
 
+from iii_runtime.core.change import stream_message
 from iii_runtime.core.errors import IiiError
-from iii_runtime.core.payload import Json, PayloadError, check_name, decode_json, encode_json
+from iii_runtime.core.payload import Json, PayloadError, check_name, decode_json, encode_json, render_json
 
 MAX_FRAME_BYTES = 64 * 1024
 """Largest frame from a client."""
@@ -73,37 +73,6 @@ class Leave:
     subscription: Subscription
 
 
-@dataclass(frozen=True, slots=True)
-class Sync:
-    """What is stored, sent once after a join: a list for a group, the item for an item, None if there is none."""
-
-    data: Json
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """An item was created, updated or deleted; a deletion carries the old value."""
-
-    kind: Literal["create", "update", "delete"]
-    data: Json
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """Something sent with `stream::send`, not stored."""
-
-    event_type: str
-    data: Json
-
-
-@dataclass(frozen=True, slots=True)
-class Unauthorized:
-    """The join was refused."""
-
-
-StreamEvent: TypeAlias = Sync | Change | Sent | Unauthorized
-
-
 def parse_frame(raw: str | bytes) -> Join | Leave:
     """Read a frame from a client, text or binary. Unknown members are ignored.
 
@@ -127,30 +96,27 @@ def parse_frame(raw: str | bytes) -> Join | Leave:
     return Join(subscription) if frame["type"] == "join" else Leave(subscription)
 
 
-def render_frame(event: StreamEvent, *, stream_name: str, group_id: str, item_id: str | None, timestamp_ms: int) -> str:
-    """Return the frame that tells a client of `event`.
+def render_sync(data: Json, *, subscription: Subscription, timestamp_ms: int) -> str:
+    """Return the frame that answers a join with what is stored: a list for a group, the item or null for an item.
+
+    Later frames are the changes, see `StreamChange.to_payload`.
 
     Args:
-        event: What happened.
-        stream_name: The stream.
-        group_id: The group.
-        item_id: The item, None for a group's sync or refusal and for a `stream::send` without an id.
-        timestamp_ms: Milliseconds since 1970 UTC.
+        data: As the store returned it.
+        subscription: What was joined.
+        timestamp_ms: When the store was read, milliseconds since 1970 UTC.
 
     Raises:
-        PayloadError: The data is not JSON.
+        PayloadTooLargeError: The frame would be larger than a payload may be.
     """
-    return encode_json(
-        {
-            "type": "stream",
-            "timestamp": timestamp_ms,
-            "streamName": stream_name,
-            "groupId": group_id,
-            "id": item_id,
-            "event": _event(event),
-        },
-        "the frame",
+    message = stream_message(
+        {"type": "sync", "data": data},
+        stream_name=subscription.stream_name,
+        group_id=subscription.group_id,
+        item_id=subscription.item_id,
+        at_ms=timestamp_ms,
     )
+    return render_json(message, "the frame")
 
 
 def render_error(error: FrameError) -> str:
@@ -176,17 +142,3 @@ def _name(data: dict[str, Json], member: str, subscription_id: str | None) -> st
         return check_name(data.get(member), f"data.{member}", limit=MAX_ID_CHARACTERS)
     except PayloadError as error:
         raise FrameError(error.message, subscription_id) from error
-
-
-def _event(event: StreamEvent) -> Json:
-    match event:
-        case Sync(data):
-            return {"type": "sync", "data": data}
-        case Change(kind, data):
-            return {"type": kind, "data": data}
-        case Sent(event_type, data):
-            return {"type": "event", "event": {"type": event_type, "data": data}}
-        case Unauthorized():
-            return {"type": "unauthorized"}
-        case _:
-            assert_never(event)

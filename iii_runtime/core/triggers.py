@@ -1,10 +1,10 @@
-"""Triggers: what starts a function. The typed values of the decorators, and the same parsed from iii's config dicts."""
+"""Triggers: what starts a function, as typed values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from iii_runtime.core.errors import IiiError, RegistrationError
 from iii_runtime.core.payload import PayloadError, check_name
@@ -56,7 +56,11 @@ class Queue:
     condition: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        _check_name(self.name, "the name of a queue")
+        # Loaded here: a worker without queues does without it.
+        from iii_runtime.core.queue import QUEUE_NAME_RULE, is_queue_name  # noqa: PLC0415
+
+        if not is_queue_name(self.name):
+            raise RegistrationError(f"a queue trigger needs {QUEUE_NAME_RULE}, found {self.name!r:.60}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,7 @@ class OnStream:
     condition: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        _check_name(self.stream_name, "stream_name", 1024)
+        _check_name(self.stream_name, "stream_name")
         _check_names(group_id=self.group_id, item_id=self.item_id)
 
 
@@ -145,113 +149,9 @@ TYPE_NAMES: Mapping[type, str] = {
 }
 
 
-def parse_trigger(type_name: str, config: Mapping[str, Any]) -> TriggerKind:
-    """Return the trigger that iii's `{"type": ..., "config": ...}` describes.
-
-    `queue` with the key `queue` binds a named queue; with `topic`, like `durable:subscriber`, it is a subscription.
-
-    Raises:
-        RegistrationError: A known type with a config that cannot work.
-    """
-    parse = _PARSERS.get(type_name)
-    if parse is None:
-        return UnknownTrigger(type_name)
-    condition = config.get("condition_function_id")
-    if condition is not None and not isinstance(condition, str):
-        raise RegistrationError(f"condition_function_id must be a function id, found {condition!r}.")
+def _check_name(value: object, what: str) -> None:
     try:
-        return parse(config, condition)
-    except RegistrationError:
-        raise
-    except IiiError as error:
-        raise RegistrationError(f"{type_name} trigger: {error.message}") from error
-
-
-def _http(config: Mapping[str, Any], condition: str | None) -> Http:
-    if config.get("middleware_function_ids"):
-        raise RegistrationError("http trigger: middleware_function_ids is not supported yet.")
-    return Http(_text(config, "http_method", "GET"), _text(config, "api_path"), condition=condition)
-
-
-def _cron(config: Mapping[str, Any], condition: str | None) -> Cron:
-    overlap = config.get("overlap", False)
-    if not isinstance(overlap, bool):
-        raise RegistrationError(f"config key 'overlap' must be true or false, found {overlap!r:.60}.")
-    return Cron(
-        _text(config, "expression"),
-        timezone=_text(config, "timezone", "UTC"),
-        overlap=overlap,
-        condition=condition,
-    )
-
-
-def _queue(config: Mapping[str, Any], condition: str | None) -> Queue | DurableSubscriber:
-    if "topic" in config:
-        return _durable(config, condition)
-    return Queue(_text(config, "queue"), condition=condition)
-
-
-def _durable(config: Mapping[str, Any], condition: str | None) -> DurableSubscriber:
-    options = config.get("queue_config") or {}
-    if not isinstance(options, Mapping):
-        raise RegistrationError(f"queue_config must be an object, found {options!r}.")
-    kind = options.get("type")
-    if kind not in {None, "standard", "fifo"}:
-        raise RegistrationError(f"queue_config.type must be standard or fifo, found {kind!r}.")
-    return DurableSubscriber(
-        _text(config, "topic"),
-        max_retries=options.get("maxRetries"),
-        concurrency=options.get("concurrency"),
-        fifo=None if kind is None else kind == "fifo",
-        backoff_ms=options.get("backoffDelayMs"),
-        condition=condition,
-    )
-
-
-def _subscribe(config: Mapping[str, Any], condition: str | None) -> Subscribe:
-    return Subscribe(_text(config, "topic"), condition=condition)
-
-
-def _state(config: Mapping[str, Any], condition: str | None) -> OnState:
-    return OnState(_text_or_none(config, "scope"), _text_or_none(config, "key"), condition=condition)
-
-
-def _stream(config: Mapping[str, Any], condition: str | None) -> OnStream:
-    return OnStream(
-        _text(config, "stream_name"),
-        _text_or_none(config, "group_id"),
-        _text_or_none(config, "item_id"),
-        condition=condition,
-    )
-
-
-_PARSERS: Mapping[str, Callable[[Mapping[str, Any], str | None], TriggerKind]] = {
-    "http": _http,
-    "cron": _cron,
-    "queue": _queue,
-    "durable:subscriber": _durable,
-    "subscribe": _subscribe,
-    "state": _state,
-    "stream": _stream,
-}
-
-
-def _text(config: Mapping[str, Any], key: str, default: str | None = None) -> str:
-    value = config.get(key)
-    if value is None:
-        value = default
-    if not isinstance(value, str) or not value:
-        raise RegistrationError(f"config key '{key}' must be a non-empty string, found {value!r}.")
-    return value
-
-
-def _text_or_none(config: Mapping[str, Any], key: str) -> str | None:
-    return None if config.get(key) is None else _text(config, key)
-
-
-def _check_name(value: object, what: str, limit: int = 256) -> None:
-    try:
-        check_name(value, what, limit=limit)
+        check_name(value, what)
     except PayloadError as error:
         raise RegistrationError(error.message) from error
 
@@ -259,7 +159,7 @@ def _check_name(value: object, what: str, limit: int = 256) -> None:
 def _check_names(**names: str | None) -> None:
     for what, value in names.items():
         if value is not None:
-            _check_name(value, what, 1024)
+            _check_name(value, what)
 
 
 def _check_integer(key: str, value: object, least: int) -> None:

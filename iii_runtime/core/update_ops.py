@@ -11,12 +11,12 @@ An operation is an object whose `type` names it:
 | `merge` | `path`?, `value` | shallow merge of an object |
 | `remove` | `path` | removes a key; a missing key is no error; the root becomes null |
 
-A string path is one literal first-level key (`"a.b"` is a key named `a.b`), `""` is the whole
-document. `append` and `merge` also take a list of segments (nested) or no path (the document).
-`set` and `remove` take a list of segments too, which is an addition to iii. A document of null is a
-missing one and starts as `{}` where a key is needed. `append` at a missing place makes `[value]`,
-except that a string appended by a string path stays a string. `merge` replaces whatever is no
-object on its way, the document included; no other operation overwrites what it walks through.
+A string path is one literal first-level key (`"a.b"` is a key named `a.b`), `""` is the whole document. `append` and
+`merge` also take a list of segments (nested) or no path (the document). `set` and `remove` take a list of segments
+too, which is an addition to iii. A document of null is a missing one and starts as `{}` where a key is needed; a null
+inside it is a value like any other. `append` at a missing place makes `[value]`, except that a string appended by a
+string path stays a string. `merge` replaces whatever is no object on its way, the document included; no other
+operation overwrites what it walks through.
 
 Error codes, `<op>` being the operation's type:
 
@@ -33,8 +33,7 @@ Error codes, `<op>` being the operation's type:
 - `<op>.overflow`: the result does not fit in 64 bits (`increment`, `decrement`)
 - `append.type_mismatch`: the present value is neither an array nor a string to extend by a string
 - `merge.value.not_an_object`, `merge.value.too_many_keys` (1024), `merge.value.proto_polluted`
-- `<op>.value.too_deep`: nested deeper than 16 levels (`merge`), or deeper than a document may be
-  (`set`, `append`)
+- `<op>.value.too_deep`: nested deeper than 16 levels (`merge`), or deeper than a document may be (`set`, `append`)
 """
 
 from __future__ import annotations
@@ -73,12 +72,7 @@ class OpError:
 
     def to_json(self) -> dict[str, Json]:
         """Return the entry of `errors` in the result of `state::update`."""
-        return {
-            "op_index": self.op_index,
-            "code": self.code,
-            "message": self.message,
-            "doc_url": self.doc_url,
-        }
+        return {"op_index": self.op_index, "code": self.code, "message": self.message, "doc_url": self.doc_url}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,14 +103,8 @@ def apply_ops(document: Json | None, ops: Sequence[object]) -> UpdateOutcome:
         try:
             document = _apply(document, op)
         except _RefusedError as refused:
-            errors.append(
-                OpError(
-                    op_index=index,
-                    code=refused.code,
-                    message=refused.message,
-                    doc_url=doc_url(refused.code),
-                )
-            )
+            url = doc_url(refused.code)
+            errors.append(OpError(op_index=index, code=refused.code, message=refused.message, doc_url=url))
     return UpdateOutcome(value=document, errors=tuple(errors))
 
 
@@ -128,8 +116,7 @@ def doc_url(code: str) -> str:
 class _RefusedError(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
-        self.code = code
-        self.message = message
+        self.code, self.message = code, message
 
 
 class _Missing(Enum):
@@ -166,19 +153,14 @@ def _add(name: str, document: Json, op: _Op) -> Json:
         raise _RefusedError("op.invalid", f"`{name}` needs `by`.")
     by = op["by"]
     if isinstance(by, bool) or not isinstance(by, int) or not _MIN_I64 <= by <= _MAX_I64:
-        raise _RefusedError(
-            f"{name}.by.not_an_integer",
-            f"`by` must be an integer of 64 bits, found {_kind(by)}.",
-        )
+        raise _RefusedError(f"{name}.by.not_an_integer", f"`by` must be an integer of 64 bits, found {_kind(by)}.")
     delta = -by if name == "decrement" else by
 
     def change(found: _Found) -> Json:
         number = 0 if found is _MISSING else found
         if isinstance(number, bool) or not isinstance(number, int | float):
-            raise _RefusedError(
-                f"{name}.not_number",
-                f"{_where(path)} is {_kind(number)}, not a number; `set` it to a number first.",
-            )
+            message = f"{_where(path)} is {_kind(number)}, not a number; `set` it to a number first."
+            raise _RefusedError(f"{name}.not_number", message)
         result = number + delta
         if isinstance(result, int) and not _MIN_I64 <= result <= _MAX_I64:
             raise _RefusedError(f"{name}.overflow", f"{_where(path)} would leave the range of 64-bit integers.")
@@ -194,17 +176,14 @@ def _append(name: str, document: Json, op: _Op) -> Json:
     _check_depth(name, value, MAX_DEPTH - len(path) - 1)
 
     def change(found: _Found) -> Json:
-        if found is _MISSING or found is None:
+        if found is _MISSING:
             return value if isinstance(value, str) and not is_nested else [value]
         if isinstance(found, list):
             return [*found, value]
         if isinstance(found, str) and isinstance(value, str):
             return found + value
-        raise _RefusedError(
-            "append.type_mismatch",
-            f"{_where(path)} is {_kind(found)} and cannot take {_kind(value)}; "
-            "append to an array, or a string to a string.",
-        )
+        message = f"{_where(path)} is {_kind(found)} and cannot take {_kind(value)}"
+        raise _RefusedError("append.type_mismatch", f"{message}; append to an array, or a string to a string.")
 
     return _changed(name, document, path, change)
 
@@ -215,10 +194,8 @@ def _merge(name: str, document: Json, op: _Op) -> Json:
     if not isinstance(value, dict):
         raise _RefusedError("merge.value.not_an_object", f"`value` must be an object, found {_kind(value)}.")
     if len(value) > MAX_MERGE_KEYS:
-        raise _RefusedError(
-            "merge.value.too_many_keys",
-            f"`value` has {len(value)} keys, the limit is {MAX_MERGE_KEYS}; use several updates.",
-        )
+        message = f"`value` has {len(value)} keys, the limit is {MAX_MERGE_KEYS}; use several updates."
+        raise _RefusedError("merge.value.too_many_keys", message)
     for key in sorted(REFUSED_NAMES & value.keys()):
         raise _RefusedError("merge.value.proto_polluted", f"`value` has the refused key `{key}`.")
     _check_depth(name, value, MAX_MERGE_DEPTH)
@@ -226,7 +203,7 @@ def _merge(name: str, document: Json, op: _Op) -> Json:
     def change(found: _Found) -> Json:
         return {**found, **value} if isinstance(found, dict) else value
 
-    return _changed(name, document, path, change)
+    return _changed(name, document, path, change, overwrites=True)
 
 
 def _remove(name: str, document: Json, op: _Op) -> Json:
@@ -258,10 +235,8 @@ def _path(name: str, op: _Op, *, takes_list: bool = False, is_optional: bool = F
         expected = "a string or a list of strings" if takes_list else "a string"
         raise _RefusedError("op.invalid", f"`path` of `{name}` must be {expected}.")
     if len(segments) > MAX_PATH_SEGMENTS:
-        raise _RefusedError(
-            f"{name}.path.too_deep",
-            f"`path` has {len(segments)} segments, the limit is {MAX_PATH_SEGMENTS}.",
-        )
+        message = f"`path` has {len(segments)} segments, the limit is {MAX_PATH_SEGMENTS}."
+        raise _RefusedError(f"{name}.path.too_deep", message)
     return tuple(_segment(name, segment) for segment in segments)
 
 
@@ -273,10 +248,8 @@ def _segment(name: str, segment: object) -> str:
     if segment in REFUSED_NAMES:
         raise _RefusedError(f"{name}.path.proto_polluted", f"The segment `{segment}` is refused; use another name.")
     if len(segment.encode("utf-8", "surrogatepass")) > MAX_SEGMENT_BYTES:
-        raise _RefusedError(
-            f"{name}.path.segment_too_long",
-            f"A segment of `path` is longer than {MAX_SEGMENT_BYTES} bytes: {segment[:32]!a}...",
-        )
+        message = f"A segment of `path` is longer than {MAX_SEGMENT_BYTES} bytes: {segment[:32]!a}..."
+        raise _RefusedError(f"{name}.path.segment_too_long", message)
     return segment
 
 
@@ -298,13 +271,19 @@ def _is_deeper(value: Json, levels: int) -> bool:
     return levels <= 0 or any(_is_deeper(item, levels - 1) for item in inner)
 
 
-def _changed(name: str, document: Json, path: tuple[str, ...], change: Callable[[_Found], Json]) -> Json:
-    """Return the document with the value at `path` changed, copying only the objects on the way."""
+def _changed(
+    name: str, document: Json, path: tuple[str, ...], change: Callable[[_Found], Json], *, overwrites: bool = False
+) -> Json:
+    """Return the document with the value at `path` changed, copying only the objects on the way.
+
+    What is missing on the way becomes an object; so does whatever else is none if it `overwrites`, and is refused if
+    not.
+    """
 
     def at(found: _Found, depth: int) -> Json:
         if depth == len(path):
             return change(found)
-        if found is _MISSING or (name == "merge" and not isinstance(found, dict)):
+        if found is _MISSING or (overwrites and not isinstance(found, dict)):
             found = {}
         parent = _object(name, found, path, depth)
         key = path[depth]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
@@ -14,11 +14,13 @@ from iii_runtime.core.errors import NotAttachedError, RegistrationError
 from iii_runtime.core.handler import Handler, plan_raw_handler, plan_typed_handler, source_of
 from iii_runtime.core.payload import PayloadError, check_name
 from iii_runtime.core.registry import FunctionSpec, Registry
-from iii_runtime.core.trigger_request import MAX_TIMEOUT_MS, TriggerRequest, parse_trigger_request
-from iii_runtime.core.triggers import TriggerKind, UnknownTrigger, parse_trigger
+from iii_runtime.core.trigger_request import TriggerRequest, parse_trigger_request
+from iii_runtime.core.triggers import TriggerKind, UnknownTrigger
+from iii_runtime.core.worker_options import InitOptions, read_options
 
 HandlerT = TypeVar("HandlerT", bound=Handler)
 
+_log = logging.getLogger("iii_runtime.registry")
 _collector: ContextVar[list[Worker] | None] = ContextVar("iii_workers", default=None)
 
 
@@ -32,32 +34,6 @@ class Invoker(Protocol):
     async def trigger_async(self, request: TriggerRequest) -> Any:
         """Carry out the request and return its result."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InitOptions:
-    """Options of `register_worker`, as in the iii SDK.
-
-    Attributes:
-        worker_name: Name in logs and listings.
-        worker_description: For people.
-        invocation_timeout_ms: Longest run of one attempt of a function that says nothing of its own, and the default
-            wait of `trigger`.
-
-    Raises:
-        RegistrationError: `invocation_timeout_ms` is not a positive integer.
-    """
-
-    worker_name: str | None = None
-    worker_description: str | None = None
-    invocation_timeout_ms: int = 30_000
-
-    def __post_init__(self) -> None:
-        given: object = self.invocation_timeout_ms
-        if isinstance(given, bool) or not isinstance(given, int) or not 0 < given <= MAX_TIMEOUT_MS:
-            raise RegistrationError(
-                f"invocation_timeout_ms must be an integer from 1 to {MAX_TIMEOUT_MS}, found {given!r:.60}."
-            )
 
 
 class FunctionRef:
@@ -142,11 +118,16 @@ class Worker:
     def register_trigger(self, trigger: Mapping[str, Any]) -> Trigger:
         """Register a trigger: `{"type": "http", "function_id": ..., "config": {...}, "metadata"?: {...}}`.
 
-        An unknown type is kept and reported as a warning when a host starts, as in iii.
+        An unknown type is kept and reported as a warning when a host starts, as in iii. A config key that iii has and
+        this runtime does not use is a warning in the log.
 
         Raises:
-            RegistrationError: A known type with a config that cannot work (iii only logs it).
+            RegistrationError: A known type with a config that cannot work or has an unknown key (iii only logs the
+                former).
         """
+        # Loaded here: a worker that gives its triggers to the decorator does without it.
+        from iii_runtime.core.trigger_config import parse_trigger, without_effect  # noqa: PLC0415
+
         if not isinstance(trigger, Mapping):
             raise TypeError(f"a trigger must be a dict with 'type' and 'function_id', found {trigger!r:.60}")
         type_name, function_id = trigger.get("type"), trigger.get("function_id")
@@ -159,6 +140,14 @@ class Worker:
             kind = parse_trigger(type_name, config)
         except RegistrationError as error:
             raise RegistrationError(f"trigger of '{function_id}': {error.message}", code=error.code) from error
+        if unused := without_effect(type_name, config):
+            # Worker modules are imported before a host shows its log, so the message alone must tell.
+            _log.warning(
+                "trigger of '%s': no effect here has %s",
+                function_id,
+                ", ".join(unused),
+                extra={"iii": {"function_id": function_id, "keys": unused}},
+            )
         spec = self.registry.add_trigger(kind, function_id, trigger.get("metadata"))
         return Trigger(self.registry, spec.id)
 
@@ -255,13 +244,14 @@ def register_worker(
 
     Args:
         address: Accepted for compatibility with the iii SDK, and not used.
-        options: `InitOptions`, or a dict with `worker_name` or `workerName`.
-        worker_name: Short for `InitOptions(worker_name=...)`.
+        options: `InitOptions`, or a dict of its fields, spelled `worker_name` or `workerName`.
+        worker_name: Short for `InitOptions(worker_name=...)`; wins over the name in `options`.
+
+    Raises:
+        TypeError: An option that does not exist; the message suggests the one that was meant.
+        RegistrationError: A `ValueError`: an option that cannot work.
     """
-    if isinstance(options, Mapping):
-        options = InitOptions(worker_name=options.get("worker_name") or options.get("workerName"))
-    options = options or InitOptions(worker_name=worker_name)
-    worker = Worker(options)
+    worker = Worker(read_options(options, worker_name))
     found = _collector.get()
     if found is not None:
         found.append(worker)

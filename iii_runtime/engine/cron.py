@@ -1,17 +1,19 @@
 """Fires cron jobs: waits for each tick, claims it, and starts the job's function."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
 
-from iii_runtime.core.cron import CronJob, CronSchedule
-from iii_runtime.core.errors import IiiError
+from iii_runtime.core.cron import CronJob
+from iii_runtime.core.errors import IiiError, InvocationError, message_of
 from iii_runtime.ports.clock import Clock
 from iii_runtime.ports.tick_store import TickStore
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger("iii_runtime.cron")
 
 FireTick = Callable[[CronJob, datetime], Awaitable[None]]
 """Starts a job's function for a tick with this nominal time, and returns when it has ended."""
@@ -35,12 +37,12 @@ class CronJobNotFoundError(IiiError):
 class CronScheduler:
     """Fires each tick of each job at most once.
 
-    - A tick is claimed in the tick store before it fires, so of several hosts, or of a host and its
-      successor, one fires it. A host that dies in between loses the tick.
-    - There is no catch-up: ticks missed while no host ran, or noticed over a minute late, are
-      skipped. Of several ticks noticed at once only the first fires, if it is recent enough.
-    - A job does not overlap itself in this process unless it says so: a tick that comes while an
-      earlier one runs is skipped.
+    - A tick is claimed in the tick store before it fires, so of several hosts, or of a host and its successor, one
+      fires it. A host that dies in between loses the tick.
+    - There is no catch-up: ticks missed while no host ran, or noticed over a minute late, are skipped. Of several ticks
+      noticed at once only the first fires, if it is recent enough.
+    - A job does not overlap itself in this process unless it says so: a tick that comes while an earlier one runs is
+      skipped.
     - What fails is logged and not tried again.
 
     Everything skipped is logged, except a tick that was claimed elsewhere.
@@ -90,6 +92,11 @@ class CronScheduler:
         finally:
             self._group = None
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether `run` was told to end, or ended with an error. It does not start again; make a new one."""
+        return self._stopping.is_set()
+
     def stop(self) -> None:
         """Let `run` end: no further tick fires, a running one ends undisturbed."""
         self._stopping.set()
@@ -98,8 +105,8 @@ class CronScheduler:
     def replace(self, jobs: Iterable[CronJob]) -> None:
         """Fire the ticks of these jobs from now on, and of no others.
 
-        A removed job that is running ends undisturbed. Triggers with the same function, expression
-        and time zone are one job; the last one counts.
+        A removed job that is running ends undisturbed. Triggers with the same function, expression and time zone are
+        one job; the last one counts.
         """
         self._jobs = {job.job_id: job for job in jobs}
         self._follow_jobs()
@@ -141,7 +148,7 @@ class CronScheduler:
         since = self._clock.now()
         for job_id, job in self._jobs.items():
             if job_id not in self._followers:
-                follower = self._group.create_task(self._follow(self._group, job_id, job.schedule, since))
+                follower = self._group.create_task(self._follow(self._group, job, since))
                 self._followers[job_id] = follower
                 self._awake.add(follower)
                 follower.add_done_callback(self._rest)
@@ -150,25 +157,27 @@ class CronScheduler:
         for job_id in job_ids:
             self._followers.pop(job_id).cancel()
 
-    async def _follow(self, group: asyncio.TaskGroup, job_id: str, schedule: CronSchedule, since: datetime) -> None:
-        nominal = schedule.next_after(since)
+    async def _follow(self, group: asyncio.TaskGroup, job: CronJob, since: datetime) -> None:
+        nominal = job.schedule.next_after(since)
         while nominal is not None:
             self._rest(asyncio.current_task())
             await self._clock.sleep_until(nominal)
             now = self._clock.now()
-            self._arrive(group, self._jobs[job_id], nominal, now)
-            following = schedule.next_after(nominal)
+            # Its registration may have been replaced by one that overlaps.
+            self._arrive(group, self._jobs[job.job_id], nominal, now)
+            following = job.schedule.next_after(nominal)
             if following is not None and following <= now:
-                _logger.warning("cron job %s: ticks from %s to %s skipped, they are past", job_id, following, now)
-                following = schedule.next_after(now)
+                _log.warning("cron ticks skipped", extra=_fields(job, following, reason="past", until=now.isoformat()))
+                following = job.schedule.next_after(now)
             nominal = following
-        _logger.info("cron job %s has no further tick", job_id)
+        _log.info("cron job has no further tick", extra=_fields(job))
 
     def _arrive(self, group: asyncio.TaskGroup, job: CronJob, nominal: datetime, now: datetime) -> None:
         if now - nominal > LATE_LIMIT:
-            _logger.warning("cron job %s: tick %s skipped, it is %s late", job.job_id, nominal, now - nominal)
+            late_s = round((now - nominal).total_seconds())
+            _log.warning("cron tick skipped", extra=_fields(job, nominal, reason="late", late_s=late_s))
         elif not self._may_start(job):
-            _logger.warning("cron job %s: tick %s skipped, an earlier one is running", job.job_id, nominal)
+            _log.warning("cron tick skipped", extra=_fields(job, nominal, reason="running"))
         else:
             self._running[job.job_id] += 1
             task = group.create_task(self._claim_and_fire(job, nominal))
@@ -191,6 +200,16 @@ class CronScheduler:
             if await self._ticks.claim(job.job_id, nominal):
                 await self._fire(job, nominal)
             else:
-                _logger.debug("cron job %s: tick %s was claimed elsewhere", job.job_id, nominal)
-        except Exception:
-            _logger.exception("cron job %s: tick %s failed, it is not tried again", job.job_id, nominal)
+                _log.debug("cron tick claimed elsewhere", extra=_fields(job, nominal))
+        except InvocationError as error:
+            _log.error("cron tick failed", extra=_fields(job, nominal, error=str(error), stack=error.stacktrace))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the other jobs
+            _log.exception("cron tick failed", extra=_fields(job, nominal, error=message_of(error)))
+
+
+def _fields(job: CronJob, nominal: datetime | None = None, **more: object) -> dict[str, dict[str, object]]:
+    """Return what a log line carries: the job, the tick and what else is known."""
+    fields: dict[str, object] = {"function_id": job.function_id, "job_id": job.job_id}
+    if nominal is not None:
+        fields["nominal"] = nominal.isoformat()
+    return {"iii": {**fields, **{name: value for name, value in more.items() if value is not None}}}

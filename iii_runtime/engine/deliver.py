@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from iii_runtime.core.errors import InvocationError, NonRetryableError, StoreError
+from iii_runtime.core.errors import InvocationError, NonRetryableError, StoreError, message_of
 from iii_runtime.core.message import BlobLink, Cause, Envelope, ErrorRecord, bounded_error, decode_envelope
 from iii_runtime.core.payload import Json, PayloadError, decode_stored
 from iii_runtime.core.queue import QueueSpec, backoff_after
 from iii_runtime.core.triggers import DurableSubscriber, Queue
 from iii_runtime.engine.app import App
 from iii_runtime.engine.conditions import condition_holds
-from iii_runtime.engine.invoke import Call, FunctionInvoker, message_of
+from iii_runtime.engine.invoke import Call, FunctionInvoker
 from iii_runtime.engine.stores import Stores
 from iii_runtime.ports.message_queue import Delivery
 
@@ -98,7 +98,10 @@ class Deliverer:
             await self._failed(queue, delivery, envelope.function_id, error)
             return
         elapsed = self._stores.clock.now_ms() - started
-        await self._stored(lambda: self._stores.queue.acknowledge(delivery), delivery)
+        if not await self._stored(lambda: self._stores.queue.acknowledge(delivery), delivery):
+            fields = _fields(queue, delivery, envelope.function_id)
+            _log.warning("ran, and could not be acknowledged; it will run again", extra={"iii": fields})
+            return
         _log.info(
             "done" if ran else "skipped",
             extra={"iii": {**_fields(queue, delivery, envelope.function_id), "elapsed_ms": elapsed}},
@@ -133,11 +136,12 @@ class Deliverer:
         return decode_stored(text)
 
     def _condition(self, queue: QueueSpec, function_id: str) -> str | None:
-        kind = Queue if queue.topic is None else DurableSubscriber
-        for bound, trigger in self._app.triggers(kind):
-            name = getattr(trigger, "name" if queue.topic is None else "topic", None)
-            if bound == function_id and name == (queue.topic or queue.name):
-                return trigger.condition
+        for spec in self._app.catalog.triggers:
+            kind = spec.kind
+            is_bound = isinstance(kind, Queue) and queue.topic is None and kind.name == queue.name
+            is_subscribed = isinstance(kind, DurableSubscriber) and kind.topic == queue.topic
+            if spec.function_id == function_id and (is_bound or is_subscribed):
+                return kind.condition
         return None
 
     async def _failed(self, queue: QueueSpec, delivery: Delivery, function_id: str, error: BaseException) -> None:
@@ -196,7 +200,7 @@ def error_record(error: BaseException) -> ErrorRecord:
     cause = error.__cause__ if isinstance(error, InvocationError) and error.__cause__ is not None else error
     if isinstance(error, InvocationError) and error.code == "TIMEOUT":
         return bounded_error("TIMEOUT", error.message, stack)
-    return bounded_error(type(cause).__name__, message_of(cause) or repr(cause), stack)
+    return bounded_error(type(cause).__name__, message_of(cause), stack)
 
 
 def _fields(queue: QueueSpec, delivery: Delivery, function_id: str | None) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -17,6 +18,7 @@ from iii_runtime.core.queue import (
     group_key,
     group_value,
 )
+from iii_runtime.core.registry import is_reserved
 from iii_runtime.core.trace import child_traceparent
 from iii_runtime.engine.app import App
 from iii_runtime.engine.stores import Stores
@@ -53,6 +55,21 @@ class Enqueue:
     baggage: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A message that was accepted and is not stored yet.
+
+    Attributes:
+        queue: Where it goes.
+        message: What is stored.
+        blob: Text of the payload, if the message is too large to carry it and links to it instead.
+    """
+
+    queue: QueueSpec
+    message: OutgoingMessage
+    blob: str | None = None
+
+
 class Enqueuer:
     """Stores messages on queues."""
 
@@ -70,10 +87,14 @@ class Enqueuer:
         if queue is None or queue.topic is not None:
             raise EnqueueError("queue_not_found", f"Queue '{request.queue}' not found", request.function_id)
         self._check_function(queue, request.function_id)
-        return await self.send(queue, request)
+        return (await self.send([self.draft(queue, request)]))[0]
 
-    async def send(self, queue: QueueSpec, request: Enqueue) -> str:
-        """Store the message on a queue that is known to exist, for a function that may use it."""
+    def draft(self, queue: QueueSpec, request: Enqueue) -> Draft:
+        """Check and encode a message for a queue that is known to exist and a function that may use it.
+
+        Raises:
+            EnqueueError: Refused; see its `reason`.
+        """
         delay_ms = check_delay(request.delay, queue, request.function_id)
         dedupe_id = check_dedupe_id(request.dedupe_id, request.function_id)
         payload = _payload(request)
@@ -95,34 +116,46 @@ class Enqueuer:
             metadata=_metadata(request),
             payload=text,
         )
-        try:
-            return await self._store(queue, envelope, text, delay_ms)
-        except StoreError as error:
-            raise EnqueueError(
-                "enqueue_failed", f"Queue '{queue.name}': {error.message} ({error.code})", request.function_id
-            ) from error
-
-    async def _store(self, queue: QueueSpec, envelope: Envelope, text: str, delay_ms: int) -> str:
-        blob_key = None
-        body = encode_envelope(envelope) if len(text) <= INLINE_LIMIT else ""
-        if not body or len(body) > INLINE_LIMIT:
-            blob_key = envelope.receipt
-            link = BlobLink(key=blob_key, size=len(text), sha256=hashlib.sha256(text.encode("ascii")).hexdigest())
-            body = encode_envelope(replace(envelope, payload=link))
-            await self._stores.blobs.put(blob_key, text)
+        body, blob = _encoded(envelope, text)
         message = OutgoingMessage(
-            receipt=envelope.receipt,
-            function_id=envelope.function_id,
+            receipt=receipt,
+            function_id=request.function_id,
             body=body,
-            group=group_key(envelope.group, queue),
+            group=group_key(group, queue),
             delay_ms=delay_ms,
-            dedupe_id=envelope.dedupe_id,
-            blob_key=blob_key,
+            dedupe_id=dedupe_id,
+            blob_key=None if blob is None else receipt,
         )
-        return (await self._stores.queue.send(queue, [message]))[0]
+        return Draft(queue=queue, message=message, blob=blob)
+
+    async def send(self, drafts: Sequence[Draft]) -> list[str]:
+        """Store messages, all or none, and return their receipts. Blobs come first; without a message they expire.
+
+        Raises:
+            EnqueueError: `enqueue_failed`: the store refused.
+        """
+        try:
+            for draft in drafts:
+                if draft.blob is not None:
+                    await self._stores.blobs.put(draft.message.receipt, draft.blob)
+            return await self._stores.queue.send_all([(draft.queue, draft.message) for draft in drafts])
+        except StoreError as error:
+            names = ", ".join(f"'{draft.queue.name}'" for draft in drafts)
+            raise EnqueueError(
+                "enqueue_failed",
+                f"{'Queue' if len(drafts) == 1 else 'Queues'} {names}: {error.message} ({error.code})",
+                drafts[0].message.function_id,
+            ) from error
 
     def _check_function(self, queue: QueueSpec, function_id: str) -> None:
         functions = self._app.catalog.functions
+        if is_reserved(function_id):
+            raise EnqueueError(
+                "function_not_registered",
+                f"'{function_id}' is a function of the runtime itself and cannot be enqueued: enqueue one of your own "
+                "that calls it",
+                function_id,
+            )
         if function_id not in functions:
             raise EnqueueError(
                 "function_not_registered",
@@ -156,6 +189,14 @@ def _text(payload: Json, function_id: str) -> str:
         return render_json(payload)
     except PayloadTooLargeError as error:
         raise EnqueueError("payload_too_large", error.message, function_id) from error
+
+
+def _encoded(envelope: Envelope, text: str) -> tuple[str, str | None]:
+    body = encode_envelope(envelope) if len(text) <= INLINE_LIMIT else ""
+    if body and len(body) <= INLINE_LIMIT:
+        return body, None
+    link = BlobLink(key=envelope.receipt, size=len(text), sha256=hashlib.sha256(text.encode("ascii")).hexdigest())
+    return encode_envelope(replace(envelope, payload=link)), text
 
 
 def _metadata(request: Enqueue) -> dict[str, Json] | None:

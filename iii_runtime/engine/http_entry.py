@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from iii_runtime.core.errors import IiiError, InputInvalidError, InvocationError, StoreError
 from iii_runtime.core.http import (
+    RESPONSE_MEMBERS,
     HttpError,
     HttpReply,
     Matched,
@@ -25,6 +29,7 @@ from iii_runtime.core.http import (
     cors_headers,
     error_reply,
     http_error_reply,
+    join_headers,
     method_not_allowed,
     not_found,
     parse_route,
@@ -33,7 +38,8 @@ from iii_runtime.core.http import (
     unavailable,
     validation_failed,
 )
-from iii_runtime.core.payload import Json, to_json
+from iii_runtime.core.message import MAX_ERROR_BYTES, bounded_error
+from iii_runtime.core.payload import LARGE_BYTES, Json, to_json
 from iii_runtime.core.registry import Catalog
 from iii_runtime.core.trace import is_traceparent, usable_baggage
 from iii_runtime.core.triggers import Http
@@ -44,6 +50,8 @@ from iii_runtime.ports.response_store import Begun, InProgress, Mismatch, Stored
 
 _log = logging.getLogger("iii_runtime.http")
 _KEY_HEADER = "idempotency-key"
+_FINISH_TRIES = 600
+_FINISH_PAUSE = timedelta(seconds=1)
 _UNKEYED_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -64,10 +72,11 @@ class HttpCall:
     query: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
-    named: dict[str, str] = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "named", {name.lower(): value for name, value in self.headers})
+    @property
+    def named(self) -> dict[str, str]:
+        """The headers by lower-case name, repeated ones joined."""
+        return join_headers(self.headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +98,7 @@ class HttpEntry:
         self._holder = holder
         self._table: tuple[Catalog, RouteTable[_Target]] | None = None
         self._active = 0
+        self._unstored: set[asyncio.Task[None]] = set()
 
     async def handle(self, call: HttpCall) -> HttpReply:
         """Answer one request. Never raises: whatever goes wrong is an answer with a typed error."""
@@ -121,20 +131,13 @@ class HttpEntry:
             return HttpReply(status=204, headers=(("Allow", ", ".join(match.allowed)),))
         if isinstance(match, MethodNotAllowed):
             return method_not_allowed(call.method, call.path, match.allowed, error_id)
-        request = build_request(
-            match.route,
-            method=call.method,
-            path_params=match.path_params,
-            query=call.query,
-            headers=call.headers,
-            body=call.body,
-        )
-        if _KEY_HEADER in call.named and call.method not in _UNKEYED_METHODS:
+        request = await _read(call, match)
+        if _KEY_HEADER in request["headers"] and call.method not in _UNKEYED_METHODS:
             return await self._once(call, match, request, error_id)
         return await self._run(match.route.target, request, error_id)
 
     async def _once(self, call: HttpCall, match: Matched[_Target], request: dict[str, Any], error_id: str) -> HttpReply:
-        key = call.named[_KEY_HEADER]
+        key = request["headers"][_KEY_HEADER]
         if not 1 <= len(key) <= 256:
             return error_reply(
                 400, "IDEMPOTENCY_KEY_INVALID", "Idempotency-Key must have 1 to 256 characters", error_id
@@ -152,13 +155,32 @@ class HttpEntry:
             message = "the first request with this Idempotency-Key is still running; try again later"
             return error_reply(409, "IDEMPOTENCY_KEY_IN_USE", message, error_id)
         assert isinstance(reservation, Begun)  # noqa: S101 - closes the union
-        reply = await self._run(match.route.target, request, error_id)
         try:
-            await responses.finish(scoped, StoredResponse(status=reply.status, headers=reply.headers, body=reply.body))
-        except StoreError as error:
-            # The function has run: its caller gets the answer, and a repetition is refused as still running.
-            _log.error("response not stored", extra={"iii": {"error": error.message, "error_id": error_id}})
+            reply = await self._run(match.route.target, request, error_id)
+        except Exception as error:  # noqa: BLE001 - whatever it was, it is the answer under this key
+            reply = _internal_error(error, "INTERNAL_ERROR", error_id)
+        response = StoredResponse(status=reply.status, headers=reply.headers, body=reply.body)
+        if not await self._finish(scoped, response, error_id):
+            # The function has run, so its caller is answered. Until the answer is stored, a repetition gets 409.
+            later = asyncio.create_task(self._finish_later(scoped, response, error_id))
+            self._unstored.add(later)
+            later.add_done_callback(self._unstored.discard)
         return reply
+
+    async def _finish(self, key: str, response: StoredResponse, error_id: str) -> bool:
+        try:
+            await self._runtime.stores.responses.finish(key, response)
+        except StoreError as error:
+            _log.error("response not stored", extra={"iii": {"error": error.message, "error_id": error_id}})
+            return False
+        return True
+
+    async def _finish_later(self, key: str, response: StoredResponse, error_id: str) -> None:
+        clock = self._runtime.stores.clock
+        for _ in range(_FINISH_TRIES):
+            await clock.sleep_until(clock.now() + _FINISH_PAUSE)
+            if await self._finish(key, response, error_id):
+                return
 
     async def _run(self, target: _Target, request: dict[str, Any], error_id: str) -> HttpReply:
         headers = request["headers"]
@@ -175,7 +197,13 @@ class HttpEntry:
         try:
             if not await condition_holds(self._runtime.invoker, target.condition, call):
                 return condition_not_met(error_id)
-            return render_response(await self._runtime.invoker.invoke_raw(call))
+            result = await self._runtime.invoker.invoke_raw(call)
+            if isinstance(result, Mapping) and result and not result.keys() & RESPONSE_MEMBERS:
+                message = "result not sent: an http function answers with `body`, `status_code` or `headers`"
+                _log.warning(
+                    message, extra={"iii": {"function_id": target.function_id, "members": sorted(map(str, result))}}
+                )
+            return render_response(result)
         except InvocationError as error:
             return self._failed(error, call, error_id)
         except StoreError as error:
@@ -188,7 +216,7 @@ class HttpEntry:
         own = error.function_id == call.function_id
         if own and isinstance(error.__cause__, InputInvalidError):
             details: list[Json] = [to_json(problem) for problem in error.__cause__.details]
-            return validation_failed(_printable(error.message), details, error_id)
+            return validation_failed(_told(error.message), details, error_id)
         if own and error.code == "TIMEOUT":
             fields = {"function_id": call.function_id, "error": error.message, "error_id": error_id}
             _log.error("function timed out", extra={"iii": fields})
@@ -205,7 +233,7 @@ class HttpEntry:
                 }
             },
         )
-        return error_reply(500, error.code, _printable(error.message), error_id)
+        return error_reply(500, error.code, _told(error.message), error_id)
 
     def _limit(self, function_id: str) -> timedelta:
         default = timedelta(milliseconds=self._runtime.app.config.http.default_timeout_ms)
@@ -228,15 +256,30 @@ class HttpEntry:
         cors = self._runtime.app.config.http.cors
         if cors is None:
             return reply
-        preflight = call.method == "OPTIONS" and "access-control-request-method" in call.named
+        named = call.named
+        preflight = call.method == "OPTIONS" and "access-control-request-method" in named
         granted = cors_headers(
             cors,
-            origin=call.named.get("origin"),
-            method=call.named["access-control-request-method"] if preflight else call.method,
+            origin=named.get("origin"),
+            method=named["access-control-request-method"] if preflight else call.method,
             is_preflight=preflight,
-            requested_headers=call.named.get("access-control-request-headers"),
+            requested_headers=named.get("access-control-request-headers"),
         )
         return replace(reply, headers=(*reply.headers, *granted))
+
+
+async def _read(call: HttpCall, match: Matched[_Target]) -> dict[str, Any]:
+    build = partial(
+        build_request,
+        match.route,
+        method=call.method,
+        path_params=match.path_params,
+        query=call.query,
+        headers=call.headers,
+        body=call.body,
+    )
+    # Decoding the largest body takes seconds, in which everybody else must be served.
+    return await asyncio.to_thread(build) if len(call.body) > LARGE_BYTES else build()
 
 
 def _table_of(routes: list[Route[_Target]]) -> RouteTable[_Target]:
@@ -257,7 +300,7 @@ def _internal_error(error: Exception, code: str, error_id: str) -> HttpReply:
     fields = {"error": str(error), "error_id": error_id}
     _log.error("request failed", exc_info=None if expected else error, extra={"iii": fields})
     message = error.message if isinstance(error, IiiError) else f"unexpected {type(error).__name__}; see the host's log"
-    return error_reply(500, code, _printable(message), error_id)
+    return error_reply(500, code, _told(message), error_id)
 
 
 def _fingerprint(call: HttpCall) -> str:
@@ -267,5 +310,6 @@ def _fingerprint(call: HttpCall) -> str:
     return digest.hexdigest()
 
 
-def _printable(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+def _told(message: str) -> str:
+    """Return as much of a message, which may be a handler's, as an answer carries: what a letter would keep of it."""
+    return bounded_error("", message[:MAX_ERROR_BYTES]).message

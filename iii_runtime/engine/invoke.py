@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from iii_runtime.core.errors import DeadlineExceededError, InputInvalidError, InvocationError
+from iii_runtime.core.errors import DeadlineExceededError, InputInvalidError, InvocationError, message_of
 from iii_runtime.core.invocation import Invocation, Source, enter_invocation
 from iii_runtime.core.payload import Json, PayloadError, to_json
 from iii_runtime.core.registry import FunctionSpec
@@ -144,17 +144,12 @@ class FunctionInvoker:
         )
 
 
-def message_of(error: BaseException) -> str:
-    """Return `str(error)`, or the name of its type if that raises in turn."""
-    try:
-        return str(error)
-    except Exception as second:  # noqa: BLE001 - it is the handler's error that counts
-        return f"{type(error).__name__} (its text cannot be had: {type(second).__name__})"
-
-
 def handler_stack(error: BaseException) -> str:
     """Return the traceback of an error from the handler's first frame on, without the runtime's own before it."""
     start: TracebackType | None = error.__traceback__
     while start is not None and start.tb_next is not None and start.tb_frame.f_code.co_filename.startswith(_PACKAGE):
         start = start.tb_next
-    return "".join(traceback.format_exception(type(error), error, start))
+    try:
+        return "".join(traceback.format_exception(type(error), error, start))
+    except BaseException:  # noqa: BLE001 - an exception may describe itself with code of the user's that fails
+        return "".join(traceback.format_tb(start))

@@ -11,8 +11,19 @@ from typing import Any
 from iii_runtime.core.errors import IiiError, InvocationError
 from iii_runtime.core.invocation import Invocation
 from iii_runtime.core.payload import Json, PayloadError, copy_json, to_json
+from iii_runtime.core.queue import MAX_HOPS
 from iii_runtime.core.trigger_request import TriggerActionEnqueue, TriggerActionVoid, TriggerRequest
-from iii_runtime.core.triggers import Cron, Http
+from iii_runtime.core.triggers import (
+    Cron,
+    DurableSubscriber,
+    Http,
+    OnState,
+    OnStream,
+    Queue,
+    Subscribe,
+    TriggerKind,
+    UnknownTrigger,
+)
 from iii_runtime.engine.app import App
 from iii_runtime.engine.builtins.payload import Fields
 from iii_runtime.engine.builtins.queue import QueueBuiltins
@@ -73,7 +84,9 @@ class Runtime:
             return {"messageReceiptId": receipt}
         payload, metadata = _checked(request)
         if isinstance(request.action, TriggerActionVoid):
-            self.spawn(self._quietly(_direct(request, payload, metadata, caller, depth=0), caller))
+            call = _direct(request, payload, metadata, caller, depth=0)
+            if not _is_endless(call):
+                self.spawn(self._quietly(call, caller))
             return None
         depth = caller.depth + 1 if caller else 0
         return await self._call(_direct(request, payload, metadata, caller, depth), caller)
@@ -129,7 +142,7 @@ class Runtime:
             delay=action.delay,
             dedupe_id=action.dedupe_id,
             metadata=request.metadata,
-            hops=caller.hops + 1 if caller else 0,
+            hops=_next_hop(caller),
             traceparent=caller.traceparent if caller else None,
             baggage=caller.baggage if caller else None,
         )
@@ -137,16 +150,15 @@ class Runtime:
     async def _publish(self, payload: Json, caller: Invocation | None) -> Json:
         topic = topic_of("publish", payload)
         data = Fields("publish", "topic_not_set", payload).optional("data")
-        self.topics.publish(
-            Call(
-                function_id="publish",
-                payload=data,
-                hops=caller.hops if caller else 0,
-                traceparent=caller.traceparent if caller else None,
-                baggage=caller.baggage if caller else None,
-            ),
-            topic,
+        call = Call(
+            function_id="publish",
+            payload=data,
+            hops=_next_hop(caller),
+            traceparent=caller.traceparent if caller else None,
+            baggage=caller.baggage if caller else None,
         )
+        if not _is_endless(call):
+            self.topics.publish(call, topic)
         return None
 
     async def _publish_durable(self, payload: Json, caller: Invocation | None) -> Json:
@@ -155,7 +167,7 @@ class Runtime:
             queue=topic,
             function_id="iii::durable::publish",
             payload=Fields("iii::durable::publish", "topic_not_set", payload).optional("data"),
-            hops=caller.hops + 1 if caller else 0,
+            hops=_next_hop(caller),
             traceparent=caller.traceparent if caller else None,
             baggage=caller.baggage if caller else None,
         )
@@ -167,7 +179,7 @@ class Runtime:
         functions: list[Json] = []
         for function in catalog.functions.values():
             triggers: list[Json] = [
-                {"type": trigger.type_name, **_describe(trigger.kind)}
+                {"type": trigger.type_name, "detail": _describe(trigger.kind)}
                 for trigger in catalog.triggers
                 if trigger.function_id == function.id
             ]
@@ -197,21 +209,39 @@ def _direct(request: TriggerRequest, payload: Json, metadata: Json, caller: Invo
         payload=payload,
         metadata=metadata,
         timeout=None if request.timeout_ms is None else timedelta(milliseconds=request.timeout_ms),
-        hops=caller.hops if caller else 0,
+        hops=_next_hop(caller) if isinstance(request.action, TriggerActionVoid) else (caller.hops if caller else 0),
         depth=depth,
         traceparent=caller.traceparent if caller else None,
         baggage=caller.baggage if caller else None,
     )
 
 
-def _describe(kind: object) -> dict[str, Json]:
-    if isinstance(kind, Http):
-        return {"detail": f"{kind.method.upper()} {kind.path}"}
-    if isinstance(kind, Cron):
-        return {"detail": f"{kind.expression} ({kind.timezone})"}
-    parts = [
-        str(getattr(kind, name))
-        for name in ("name", "topic", "stream_name", "scope", "key")
-        if getattr(kind, name, None)
-    ]
-    return {"detail": "/".join(parts)}
+def _next_hop(caller: Invocation | None) -> int:
+    return caller.hops + 1 if caller else 0
+
+
+def _is_endless(call: Call) -> bool:
+    """Return whether a chain of calls nobody waits for has grown too long to have an end; that is logged."""
+    if call.hops <= MAX_HOPS:
+        return False
+    fields = {"function_id": call.function_id, "hops": call.hops}
+    _log.error("not started: functions that start each other without end stop here", extra={"iii": fields})
+    return True
+
+
+def _describe(kind: TriggerKind) -> str:
+    match kind:
+        case Http():
+            return f"{kind.method.upper()} {kind.path}"
+        case Cron():
+            return f"{kind.expression} ({kind.timezone})"
+        case Queue():
+            return kind.name
+        case DurableSubscriber() | Subscribe():
+            return kind.topic
+        case OnState():
+            return f"{kind.scope or '*'}/{kind.key or '*'}"
+        case OnStream():
+            return f"{kind.stream_name}/{kind.group_id or '*'}/{kind.item_id or '*'}"
+        case UnknownTrigger():
+            return "unknown type, never fires"

@@ -37,17 +37,23 @@ class Topics:
                 self._spawn(self._notify(own, kind))
 
     async def publish_durable(self, request: Enqueue, topic: str) -> int:
-        """Store the data for every distinct subscribed function and return how many there are.
+        """Store the data for every distinct subscribed function, for all or for none, and return how many there are.
 
         Each runs at least once, with the retries of its subscription. Without a subscriber the data goes nowhere, which
         is logged: iii would keep it under the topic's name.
+
+        Raises:
+            EnqueueError: Refused, or not stored; nobody runs.
         """
-        queues = [queue for queue in self._app.queues.values() if queue.topic == topic]
-        for queue in queues:
-            await self._enqueuer.send(queue, replace(request, queue=queue.name, function_id=queue.function_id or ""))
-        if not queues:
+        drafts = [
+            self._enqueuer.draft(queue, replace(request, queue=queue.name, function_id=queue.function_id or ""))
+            for queue in self._app.queues.values()
+            if queue.topic == topic
+        ]
+        if not drafts:
             _log.warning("published to a topic nobody subscribes to", extra={"iii": {"topic": topic}})
-        return len(queues)
+            return 0
+        return len(await self._enqueuer.send(drafts))
 
     async def _notify(self, call: Call, kind: Subscribe) -> None:
         try:

@@ -47,7 +47,7 @@ class Delivery:
         body: The encoded envelope, or the letter of a redriven message.
         generation: How often the message was redriven.
         attempt: Number of the attempt that starts now, from 1; failures of this generation + 1.
-        receives: How often the message was received, this time included.
+        receives: How often the message was received, this time included; receives that ended in `hide` do not count.
         handle: Names this very receive; an operation with the handle of an older receive is refused.
         group: FIFO group key, if any.
     """
@@ -92,7 +92,11 @@ class MessageQueue(Protocol):
         ...
 
     async def send(self, queue: QueueSpec, messages: Sequence[OutgoingMessage]) -> list[str]:
-        """Store `messages` in order, all or none, and return their receipts.
+        """Do what `send_all` does, for messages of one queue."""
+        ...
+
+    async def send_all(self, messages: Sequence[tuple[QueueSpec, OutgoingMessage]]) -> list[str]:
+        """Store messages, each on its queue, in order, all or none, and return their receipts.
 
         A message whose `dedupe_id` was used within five minutes for the same queue and function is not stored; the
         receipt of the first one is returned in its place.
@@ -125,7 +129,10 @@ class MessageQueue(Protocol):
         ...
 
     async def hide(self, delivery: Delivery, delay: timedelta) -> bool:
-        """Give the message back without counting an attempt; receivable again after `delay`."""
+        """Give the message back as if it had not been received; receivable again after `delay`.
+
+        Neither an attempt nor the receive counts, however often it happens. False if the lease was lost.
+        """
         ...
 
     async def fail(self, delivery: Delivery, error: ErrorRecord, retry_after: timedelta) -> bool:

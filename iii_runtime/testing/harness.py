@@ -29,6 +29,7 @@ from iii_runtime.testing.stores import memory_stores
 Wrap: TypeAlias = Callable[[Stores], Stores]
 
 _GRACE = timedelta(seconds=5)
+_SETTLE_LIMIT = timedelta(days=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,21 +59,29 @@ class Harness:
 
     Args:
         workers: The workers to run.
-        config: The configuration; `Config()` by default.
+        config: Path of an `iii-config.yaml`, or a configuration; the defaults if left out. Hosts and ports in it have
+            no effect: nothing is opened.
+        env: Variables for `${VAR}` and `${VAR:default}` in the file. None by default, whatever the environment of the
+            process has, so that a test does not depend on where it runs.
         store: `memory`, or `embedded` for the SQLite store under `data`.
         data: Data directory of the embedded store.
-        wrap: Replaces adapters, for instance by ones that count or fail.
+        wrap: Replaces adapters, for instance by ones that count or fail. Called at each start, `restart` included.
 
     Attributes:
         clock: The clock.
         pushed: What stream clients would have been sent, in order.
+
+    Raises:
+        ConfigError: The file cannot be read or used; carries every problem.
+        ValueError: The embedded store without `data`.
     """
 
     def __init__(
         self,
         workers: Sequence[Worker],
         *,
-        config: Config | None = None,
+        config: Config | Path | str | None = None,
+        env: Mapping[str, str] | None = None,
         store: Literal["memory", "embedded"] = "memory",
         data: Path | None = None,
         wrap: Wrap = lambda stores: stores,
@@ -82,7 +91,7 @@ class Harness:
         self.clock = SkipClock()
         self.pushed: list[StreamChange] = []
         self._workers = tuple(workers)
-        self._config = config or Config()
+        self._config = config if isinstance(config, Config) else _load(config, env or {})
         self._directory = data if store == "embedded" else None
         self._wrap = wrap
         self._ids = SequenceIds()
@@ -155,13 +164,19 @@ class Harness:
                 return
             background.wake_queues()
 
-    async def settle(self) -> None:
+    async def settle(self, *, limit: timedelta = _SETTLE_LIMIT) -> None:
         """Work everything off: skip to the next due message, again and again, until no queue holds one.
 
-        Cron ticks on the way fire. Messages that are never finished never end it; use `advance` for those.
+        Cron ticks on the way fire.
+
+        Raises:
+            RuntimeError: A queue still holds a message after `limit`; `advance` is for those that never end.
         """
         await self.idle()
+        end = self.clock.now() + limit
         while (due := await self._next_due()) is not None:
+            if due > end:
+                raise RuntimeError(f"a queue still holds a message that is due at {due}, {limit} from the start")
             await self._step_to(due)
 
     async def advance(self, duration: timedelta) -> None:
@@ -260,6 +275,15 @@ class _Life:
     runtime: Runtime
     background: Background
     entry: HttpEntry
+
+
+def _load(path: Path | str | None, env: Mapping[str, str]) -> Config:
+    if path is None:
+        return Config()
+    # Here because tests without a file need no YAML.
+    from iii_runtime.adapters.config_file import load_config  # noqa: PLC0415
+
+    return load_config(Path(path), env)
 
 
 def _dump(value: object) -> bytes:

@@ -2,56 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from iii_runtime.adapters.memory.blob_store import MemoryBlobStore
-from iii_runtime.adapters.memory.change_feed import MemoryChangeFeed
-from iii_runtime.adapters.memory.dead_letter_store import MemoryDeadLetterStore
-from iii_runtime.adapters.memory.queue_shelf import QueueShelf
-from iii_runtime.adapters.memory.queue_store import MemoryMessageQueue
-from iii_runtime.adapters.memory.response_store import MemoryResponseStore
-from iii_runtime.adapters.memory.state_store import MemoryStateStore
-from iii_runtime.adapters.memory.stream_store import MemoryStreamStore
-from iii_runtime.adapters.memory.tick_store import MemoryTickStore
 from iii_runtime.core.message import Envelope, encode_envelope
 from iii_runtime.core.payload import Json, encode_json
 from iii_runtime.core.queue import QueueSpec, group_key, group_value
-from iii_runtime.engine.stores import Stores
-from iii_runtime.ports.clock import Clock, IdSource
+from iii_runtime.hosts.memory import memory_stores
 from iii_runtime.ports.message_queue import OutgoingMessage
 
-
-def memory_stores(
-    clock: Clock,
-    ids: IdSource,
-    *,
-    on_message: Callable[[str], None] = lambda _queue_name: None,
-    on_change: Callable[[], None] = lambda: None,
-    max_value_bytes: int | None = None,
-) -> Stores:
-    """Return one memory adapter for each port, over shared storage.
-
-    Args:
-        clock: Where the time comes from.
-        ids: Where identities come from.
-        on_message: Called with the name of a queue when one of its messages may have become due.
-        on_change: Called when the change feed has grown.
-        max_value_bytes: Largest state value, as JSON text.
-    """
-    shelf = QueueShelf(on_message)
-    feed = MemoryChangeFeed(on_change)
-    return Stores(
-        clock=clock,
-        ids=ids,
-        queue=MemoryMessageQueue(shelf, clock, ids),
-        letters=MemoryDeadLetterStore(shelf, clock),
-        state=MemoryStateStore(feed, clock, max_value_bytes=max_value_bytes),
-        stream=MemoryStreamStore(feed, clock),
-        feed=feed,
-        blobs=MemoryBlobStore(),
-        responses=MemoryResponseStore(clock),
-        ticks=MemoryTickStore(),
-    )
+__all__ = ["memory_stores", "outgoing_message"]
 
 
 def outgoing_message(

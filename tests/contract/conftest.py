@@ -74,7 +74,7 @@ async def stores(
         stream=SqliteStreamStore(database, ValueKeeper(blobs, ids), clock, wakes.on_change),
         feed=SqliteChangeFeed(database, values),
         blobs=blobs,
-        responses=SqliteResponseStore(database, clock),
+        responses=SqliteResponseStore(database, clock, blobs),
         ticks=SqliteTickStore(database),
     )
     await database.close()

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from iii_runtime.core.message import ErrorRecord, decode_envelope, enqueued_body, letter_member
+from iii_runtime.core.message import ErrorRecord, decode_envelope, letter_member
 from iii_runtime.core.queue import QueueSpec
 from iii_runtime.engine.stores import Stores
 from iii_runtime.ports.dead_letter import DeadLetter
@@ -69,7 +69,6 @@ async def test_a_letter_is_the_enqueued_body_and_one_member_more(stores: Stores)
     await stores.queue.bury(await receive_one(stores, FIFO), "receives", _error("killed"), 0)
     letter = await _get(stores, "m1")
     assert letter.letter.startswith(message.body[:-1] + ',"dead_letter":')
-    assert enqueued_body(letter.letter) == message.body
     assert decode_envelope(letter.letter) == decode_envelope(message.body)
     member = letter_member(letter.letter)
     assert member is not None
@@ -121,7 +120,7 @@ async def test_a_redriven_message_is_a_new_generation_with_all_its_attempts(
     assert await stores.letters.get(chosen) is None
     delivery = await receive_one(stores, queue)
     assert (delivery.receipt, delivery.generation, delivery.attempt, delivery.receives) == (chosen, 1, 1, 1)
-    assert enqueued_body(delivery.body) == enqueued_body(before.letter)
+    assert delivery.body == before.letter
     assert await stores.queue.acknowledge(delivery)
     assert await stores.queue.receive(queue, 10, LEASE) == []
 
@@ -137,7 +136,7 @@ async def test_a_message_may_die_again_and_again(stores: Stores, clock: SkipCloc
         letter = await _get(stores, "m1")
         assert (letter.generation, letter.first_ms, letter.failed_ms) == (generation, start_ms, clock.now_ms())
         assert letter.errors == ((1, _error(f"g{generation}")),)
-        assert enqueued_body(letter.letter) == message.body
+        assert letter.letter.startswith(message.body[:-1] + ',"dead_letter":')
         tokens.add(str((letter_member(letter.letter) or {})["tok"]))
         assert await stores.letters.count("orders") == 1
         assert await stores.letters.redrive(STANDARD, "m1")

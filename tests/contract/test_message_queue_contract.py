@@ -6,16 +6,20 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from itertools import pairwise, product
+from pathlib import Path
 from typing import Protocol
 
 import pytest
 
+from iii_runtime.adapters.embedded.database import Database
+from iii_runtime.adapters.embedded.queue_store import SqliteMessageQueue
+from iii_runtime.core.errors import StoreError
 from iii_runtime.core.message import ErrorRecord, decode_envelope
 from iii_runtime.core.payload import Json
 from iii_runtime.core.queue import QueueSpec
 from iii_runtime.engine.stores import Stores
 from iii_runtime.ports.message_queue import Delivery, MessageQueue, QueueDepth
-from iii_runtime.testing.clock import SkipClock
+from iii_runtime.testing.clock import SequenceIds, SkipClock
 from iii_runtime.testing.stores import outgoing_message
 
 STANDARD = QueueSpec(name="orders")
@@ -166,7 +170,30 @@ class TestAttempts:
                 clock.advance(LEASE)
             else:
                 await _end(stores.queue, step, delivery)
-        assert seen == [(1, 1), (1, 2), (1, 3), (2, 4), (2, 5), (2, 6), (3, 7)]
+        assert seen == [(1, 1), (1, 1), (1, 2), (2, 3), (2, 4), (2, 4), (3, 5)]
+
+    @pytest.mark.parametrize("queue", KINDS, ids=["standard", "fifo", "single"])
+    async def test_a_message_that_was_hidden_ten_times_is_as_good_as_new(
+        self, stores: Stores, clock: SkipClock, queue: QueueSpec
+    ) -> None:
+        await send(stores, queue, "m1")
+        earlier = []
+        for _ in range(10):
+            delivery = await receive_one(stores, queue)
+            assert (delivery.attempt, delivery.receives) == (1, 1)
+            assert await stores.queue.hide(delivery, SOON)
+            assert await receive(stores, queue) == []
+            clock.advance(SOON)
+            earlier.append(delivery)
+        present = await receive_one(stores, queue)
+        assert (present.attempt, present.receives) == (1, 1)
+        for delivery in earlier:
+            assert [await _end(stores.queue, step, delivery) for step in ["acknowledge", "hide", "fail", "bury"]] == [
+                False
+            ] * 4
+        assert await stores.queue.bury(present, "failed", ERROR, 1)
+        (letter,) = await stores.letters.list_letters("orders", 0, 10)
+        assert (letter.attempts, letter.receives) == (1, 1)
 
     async def test_a_repeated_failure_counts_once(self, stores: Stores) -> None:
         await send(stores, STANDARD, "m1")
@@ -258,6 +285,46 @@ class TestDelay:
         assert await receive(stores, FIFO) == []
         clock.advance(timedelta(milliseconds=1500))
         assert await drain(stores, FIFO) == ["m1", "m2"]
+
+
+class TestSeveralQueues:
+    OTHER = QueueSpec(name="other", concurrency=1)
+
+    async def test_messages_of_several_queues_are_stored_together_and_in_order(
+        self, stores: Stores, wakes: WokenQueues
+    ) -> None:
+        places = [(self.OTHER, "b1"), (FIFO, "a1"), (self.OTHER, "b2"), (FIFO, "a2")]
+        messages = [(queue, outgoing_message(queue, receipt, {"customer": "a"})) for queue, receipt in places]
+        assert await stores.queue.send_all(messages) == ["b1", "a1", "b2", "a2"]
+        await asyncio.sleep(0)
+        assert wakes.queues == ["other", "orders"]
+        assert await drain(stores, FIFO) == ["a1", "a2"]
+        assert await drain(stores, self.OTHER) == ["b1", "b2"]
+
+    async def test_a_repeated_id_returns_the_first_receipt_on_its_own_queue(self, stores: Stores) -> None:
+        for receipts in (["m1", "n1"], ["m2", "n2"]):
+            messages = [
+                (queue, outgoing_message(queue, receipt, dedupe_id="once"))
+                for queue, receipt in zip([STANDARD, self.OTHER], receipts, strict=True)
+            ]
+            assert await stores.queue.send_all(messages) == ["m1", "n1"]
+        assert [await drain(stores, queue) for queue in (STANDARD, self.OTHER)] == [["m1"], ["n1"]]
+
+    async def test_nothing_to_send_is_no_error(self, stores: Stores) -> None:
+        assert await stores.queue.send_all([]) == []
+
+    async def test_a_store_that_has_no_room_for_one_of_them_keeps_none(self, tmp_path: Path, clock: SkipClock) -> None:
+        """Not even the `dedupe_id` of those before it."""
+        database = Database.open(tmp_path / "iii.db", synchronous="OFF", max_page_count=100)
+        queue = SqliteMessageQueue(database, clock, SequenceIds())
+        small = outgoing_message(STANDARD, "m1", dedupe_id="once")
+        large = outgoing_message(self.OTHER, "m2", "x" * 1024 * 1024)
+        with pytest.raises(StoreError) as caught:
+            await queue.send_all([(STANDARD, small), (self.OTHER, large)])
+        assert caught.value.code == "store_full"
+        assert await queue.queue_names() == []
+        assert await queue.send(STANDARD, [outgoing_message(STANDARD, "m3", dedupe_id="once")]) == ["m3"]
+        await database.close()
 
 
 class TestDedupe:
@@ -378,6 +445,14 @@ class TestRestart:
             waits.append((due_ms - clock.now_ms()) / 1000)
             clock.advance(timedelta(milliseconds=due_ms - clock.now_ms()))
         assert waits == [0, 1, 2, 4, 8, 16, 32, 32, 32]
+
+    async def test_a_hidden_receive_is_no_interruption(self, stores: Stores, clock: SkipClock) -> None:
+        await send(stores, STANDARD, "m1")
+        for _ in range(3):
+            await stores.queue.hide(await receive_one(stores, STANDARD), NOW)
+        await receive_one(stores, STANDARD)
+        await stores.queue.release_all()
+        assert (await receive_one(stores, STANDARD)).receives == 2
 
     async def test_a_recorded_failure_is_no_interruption(self, stores: Stores, clock: SkipClock) -> None:
         await send(stores, STANDARD, "m1")

@@ -10,7 +10,7 @@ import pytest
 
 from iii_runtime import Worker, register_worker
 from iii_runtime.core.config import Config, QueueConfig
-from iii_runtime.testing.harness import Harness
+from iii_runtime.testing import Harness
 
 QUEUES = (
     QueueConfig(name="mail"),

@@ -23,7 +23,7 @@ from iii_runtime import (
     current_invocation,
     register_worker,
 )
-from iii_runtime.testing.harness import Harness
+from iii_runtime.testing import Harness
 
 Host = Callable[..., Harness]
 

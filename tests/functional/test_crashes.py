@@ -14,8 +14,8 @@ from iii_runtime.core.errors import StoreError
 from iii_runtime.core.message import Envelope, encode_envelope
 from iii_runtime.core.queue import LEASE, QueueSpec
 from iii_runtime.engine.stores import Stores
-from iii_runtime.ports.message_queue import OutgoingMessage
-from iii_runtime.testing.harness import Harness
+from iii_runtime.ports.message_queue import Delivery, OutgoingMessage
+from iii_runtime.testing import Harness
 
 Host = Callable[..., Harness]
 
@@ -185,13 +185,48 @@ async def test_a_body_that_is_no_envelope_is_a_dead_letter_with_its_text(worker:
         assert [letter["id"] for letter in await letters_of(harness, "mail")] == ["r1"]
 
 
-async def test_a_message_of_a_newer_host_is_left_to_it(worker: Worker, host: Host) -> None:
-    worker.register_function("mail::send", lambda data: None)
-    body = encode_envelope(Envelope(receipt="r1", function_id="mail::send", queue="mail", accepted_ms=0))
-    async with host() as harness:
+class NewerBodies:
+    """A queue whose messages have a later version until the host is upgraded, which makes it read them."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.is_upgraded = False
+        self.received = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def receive(self, *arguments: Any) -> list[Delivery]:
+        deliveries: list[Delivery] = await self._inner.receive(*arguments)
+        self.received += len(deliveries)
+        if not self.is_upgraded:
+            return deliveries
+        return [dataclasses.replace(item, body=item.body.replace('"v":2', '"v":1', 1)) for item in deliveries]
+
+
+async def test_a_message_of_a_newer_host_is_left_to_it_for_as_long_as_it_takes(worker: Worker, host: Host) -> None:
+    """It is received again and again, and is not counted out for that."""
+    seen: list[Any] = []
+    worker.register_function("mail::send", lambda data: seen.append((data, attempt())))
+    mail = QueueSpec(name="mail")
+    queues: list[NewerBodies] = []
+
+    def wrap(stores: Stores) -> Stores:
+        queues.append(NewerBodies(stores.queue))
+        queue: Any = queues[0]
+        return dataclasses.replace(stores, queue=queue)
+
+    body = encode_envelope(Envelope(receipt="r1", function_id="mail::send", queue="mail", accepted_ms=0, payload="1"))
+    async with host(wrap=wrap) as harness:
         message = OutgoingMessage(receipt="r1", function_id="mail::send", body=body.replace('"v":1', '"v":2', 1))
-        await harness.stores.queue.send(QueueSpec(name="mail"), [message])
-        await harness.advance(timedelta(minutes=3))
+        await harness.stores.queue.send(mail, [message])
+        await harness.advance(timedelta(minutes=12))
+        assert queues[0].received == 13
         assert await letters_of(harness, "mail") == []
         assert (await harness.stores.queue.depth("mail")).delayed == 1
-        assert await harness.stores.queue.next_due_ms(QueueSpec(name="mail")) == harness.clock.now_ms() + 60_000
+        assert await harness.stores.queue.next_due_ms(mail) == harness.clock.now_ms() + 60_000
+        assert seen == []
+        queues[0].is_upgraded = True
+        await harness.settle()
+        assert seen == [(1, 1)]
+        assert await letters_of(harness, "mail") == []

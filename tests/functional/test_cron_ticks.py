@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from iii_runtime import Cron, InvocationError, Worker, current_invocation
-from iii_runtime.testing.harness import Harness
+from iii_runtime.testing import Harness
 
 Host = Callable[..., Harness]
 MINUTE = timedelta(minutes=1)
@@ -55,7 +55,11 @@ async def test_a_failing_tick_is_logged_and_not_repeated(
     async with host() as harness:
         await harness.advance(2 * MINUTE)
         assert ticks == ["2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z"]
-    assert sum("failed, it is not tried again" in record.getMessage() for record in caplog.records) == 2
+    failures = [record.__dict__["iii"] for record in caplog.records if record.getMessage() == "cron tick failed"]
+    assert [fields["nominal"][11:16] for fields in failures] == ["00:01", "00:02"]
+    assert {(fields["function_id"], fields["error"]) for fields in failures} == {
+        ("jobs::tick", "invocation_failed: no")
+    }
 
 
 async def test_a_tick_during_a_run_is_skipped(worker: Worker, host: Host, caplog: pytest.LogCaptureFixture) -> None:
@@ -78,7 +82,8 @@ async def test_a_tick_during_a_run_is_skipped(worker: Worker, host: Host, caplog
         go.set()
         await harness.advance(MINUTE)
         assert ticks == ["2026-01-01T00:01:00Z", "2026-01-01T00:03:00Z"]
-    assert any("00:02:00+00:00 skipped, an earlier one is running" in record.getMessage() for record in caplog.records)
+    skipped = [record.__dict__["iii"] for record in caplog.records if record.getMessage() == "cron tick skipped"]
+    assert [(fields["nominal"], fields["reason"]) for fields in skipped] == [("2026-01-01T00:02:00+00:00", "running")]
 
 
 async def test_a_condition_skips_on_false_and_its_error_skips_too(worker: Worker, host: Host) -> None:
@@ -121,7 +126,7 @@ async def test_a_job_can_be_run_now_beside_its_schedule(worker: Worker, host: Ho
             await harness.trigger(request)
         with pytest.raises(InvocationError, match="no cron trigger starts function") as refusal:
             await harness.trigger({**request, "payload": {"function_id": "jobs::none"}})
-        assert refusal.value.code == "cron_failed"
+        assert refusal.value.code == "cron_job_not_found"
 
 
 async def test_jobs_are_listed_with_their_next_tick(worker: Worker, host: Host) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from iii_runtime import DurableSubscriber, InvocationError, TriggerAction, Worker, current_invocation
-from iii_runtime.testing.harness import Harness
+from iii_runtime.testing import Harness
 
 
 class Mailbox:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from iii_runtime import NotAttachedError, OnState, TriggerAction, Worker
-from iii_runtime.testing.harness import Harness
+from iii_runtime.core.config import ConfigError
+from iii_runtime.testing import Harness
 
 Host = Callable[..., Harness]
 
@@ -85,6 +87,43 @@ async def test_workers_belong_to_it_only_while_it_runs(worker: Worker, host: Hos
 def test_the_embedded_store_needs_a_directory(worker: Worker) -> None:
     with pytest.raises(ValueError, match="needs data="):
         Harness([worker], store="embedded")
+
+
+BACK_OFF = """
+workers:
+  - name: iii-queue
+    config: { queue_configs: { mail: { max_retries: 2, backoff_ms: ${BACKOFF:5000} } } }
+"""
+
+
+@pytest.mark.parametrize(("env", "back_off"), [(None, 5), ({"BACKOFF": "9000"}, 9)])
+@pytest.mark.parametrize("form", [Path, str])
+async def test_a_configuration_file_is_read_with_the_variables_of_the_test_alone(
+    worker: Worker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    env: dict[str, str] | None,
+    back_off: int,
+    form: type[Path | str],
+) -> None:
+    monkeypatch.setenv("BACKOFF", "1")
+    file = tmp_path / "iii-config.yaml"
+    file.write_text(BACK_OFF)
+
+    def fail(data: Any) -> None:
+        raise ValueError("no")
+
+    worker.register_function("mail::send", fail)
+    async with Harness([worker], config=form(file), env=env) as harness:
+        start = harness.clock.now()
+        await enqueue(harness, 1, 0)
+        await harness.settle()
+        assert harness.clock.now() == start + timedelta(seconds=back_off)
+
+
+def test_a_configuration_file_that_cannot_be_used_is_refused_at_once(worker: Worker, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the file does not exist"):
+        Harness([worker], config=tmp_path / "missing.yaml")
 
 
 async def test_an_error_in_the_test_is_not_hidden_by_the_end(worker: Worker, host: Host) -> None:

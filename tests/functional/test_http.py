@@ -15,7 +15,7 @@ from iii_runtime import ApiRequest, ApiResponse, Http, Worker, current_invocatio
 from iii_runtime.core.config import CorsConfig, HttpConfig
 from iii_runtime.core.errors import StoreError
 from iii_runtime.engine.stores import Stores
-from iii_runtime.testing.harness import Harness
+from iii_runtime.testing import Harness
 
 Host = Callable[..., Harness]
 
@@ -119,6 +119,52 @@ async def test_json_that_does_not_parse_is_400_and_runs_nothing(worker: Worker, 
         reply = await harness.http("POST", "/a", body=body, headers={"Content-Type": "application/json"})
         assert (reply.status, code_of(reply)) == (400, "BAD_REQUEST")
         assert seen == []
+
+
+async def test_others_are_answered_while_a_large_body_is_decoded(worker: Worker, host: Host) -> None:
+    answered: list[str] = []
+
+    @worker.function("a::it", triggers=[Http("POST", "/:name")])
+    def it(request: dict[str, Any]) -> dict[str, Any]:
+        answered.append(request["path_params"]["name"])
+        return {"body": len(request["body"])}
+
+    json = {"Content-Type": "application/json"}
+    async with host() as harness:
+        large = asyncio.create_task(harness.http("POST", "/large", body=b"[" + b"0," * 2_000_000 + b"0]", headers=json))
+        await asyncio.sleep(0)
+        assert (await harness.http("POST", "/small", body=b"[]", headers=json)).json() == 0
+        assert answered == ["small"]
+        assert (await large).json() == 2_000_001
+        refused = await harness.http("POST", "/large", body=b"[" + b"0," * 100_000, headers=json)
+        assert (refused.status, code_of(refused)) == (400, "BAD_REQUEST")
+
+
+@pytest.mark.parametrize("character", ["x", "\u00e9", "\ud800"])
+async def test_an_answer_carries_4_kib_of_an_error(worker: Worker, host: Host, character: str) -> None:
+    @worker.function("a::it", triggers=[Http("GET", "/it")])
+    def it(_request: dict[str, Any]) -> None:
+        raise ValueError("first " + character * 2_000_000)
+
+    async with host() as harness:
+        reply = await harness.http("GET", "/it")
+    assert (reply.status, code_of(reply)) == (500, "invocation_failed")
+    assert reply.json()["error"]["message"].startswith("first ")
+    assert 4000 < len(reply.body) < 4096 + 200
+
+
+async def test_an_error_without_a_text_is_told_by_its_type(worker: Worker, host: Host) -> None:
+    class ExitingError(Exception):
+        def __str__(self) -> str:
+            raise SystemExit(1)
+
+    @worker.function("a::it", triggers=[Http("GET", "/:name")])
+    def it(request: dict[str, Any]) -> None:
+        raise ValueError if request["path_params"]["name"] == "empty" else ExitingError
+
+    async with host() as harness:
+        assert (await harness.http("GET", "/empty")).json()["error"]["message"] == "ValueError()"
+        assert "ExitingError" in (await harness.http("GET", "/exits")).json()["error"]["message"]
 
 
 async def test_a_body_beyond_the_limit_is_413_and_runs_nothing(worker: Worker, host: Host) -> None:
@@ -307,15 +353,22 @@ class TestIdempotencyKey:
             assert replies[0].body == replies[1].body
             assert len(runs) == 1
 
-    async def test_an_answer_that_cannot_be_kept_still_reaches_the_caller(self, worker: Worker, host: Host) -> None:
-        """The function has run; its caller must not believe otherwise."""
+    async def test_an_answer_that_cannot_be_kept_yet_reaches_the_caller_and_is_kept_later(
+        self, worker: Worker, host: Host
+    ) -> None:
+        """The function has run; its caller must not believe otherwise, now or later."""
 
         class Failing:
             def __init__(self, inner: Any) -> None:
+                self._inner = inner
                 self.begin = inner.begin
+                self._tries = 0
 
             async def finish(self, key: str, response: Any) -> None:
-                raise StoreError("the disk is full", code="store_full")
+                self._tries += 1
+                if self._tries <= 3:
+                    raise StoreError("the disk is full", code="store_full")
+                await self._inner.finish(key, response)
 
         def wrap(stores: Stores) -> Stores:
             responses: Any = Failing(stores.responses)
@@ -327,6 +380,21 @@ class TestIdempotencyKey:
             assert (await harness.http("POST", "/orders", json={}, headers=key)).json() == "done"
             again = await harness.http("POST", "/orders", json={}, headers=key)
             assert (again.status, code_of(again)) == (409, "IDEMPOTENCY_KEY_IN_USE")
+            await harness.advance(timedelta(seconds=3))
+            assert (await harness.http("POST", "/orders", json={}, headers=key)).json() == "done"
+
+    async def test_an_answer_nobody_expected_is_repeated_too(self, worker: Worker, host: Host) -> None:
+        class Evil(dict[str, Any]):
+            def get(self, *_arguments: Any) -> Any:
+                raise RuntimeError("evil")
+
+            keys = items = get
+
+        worker.function("orders::create", triggers=[Http("POST", "/orders")])(lambda data: Evil(body=1))
+        key = {"Idempotency-Key": "k1"}
+        async with host() as harness:
+            replies = [await harness.http("POST", "/orders", json={}, headers=key) for _ in range(2)]
+            assert [(reply.status, code_of(reply)) for reply in replies] == [(500, "INTERNAL_ERROR")] * 2
 
 
 class TestCors:

@@ -10,11 +10,10 @@ from typing import Any, Literal
 
 import pytest
 
-from iii_runtime.adapters.config_file import load_config
 from iii_runtime.engine.http_entry import HttpCall
 from iii_runtime.hosts.embedded.discovery import discover_workers
 from iii_runtime.hosts.events import parse_event
-from iii_runtime.testing.harness import Harness, Reply
+from iii_runtime.testing import Harness, Reply
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = discover_workers([str(ROOT / "functions")])
@@ -24,8 +23,7 @@ MUG = {"name": "Mug", "price": 1200}
 
 @pytest.fixture
 async def harness(store: Literal["memory", "embedded"], tmp_path: Path) -> AsyncIterator[Harness]:
-    config = load_config(ROOT / "iii-config.yaml", {})
-    async with Harness(WORKERS, config=config, store=store, data=tmp_path / "data") as harness:
+    async with Harness(WORKERS, config=ROOT / "iii-config.yaml", store=store, data=tmp_path / "data") as harness:
         for sku, product in (("tea", TEA), ("mug", MUG)):
             await call(harness, "state::set", {"scope": "catalogue", "key": sku, "value": product})
         yield harness

@@ -24,7 +24,7 @@ from iii_runtime import (
     Worker,
     current_invocation,
 )
-from iii_runtime.testing.harness import Harness
+from iii_runtime.testing import Harness
 
 Host = Callable[..., Harness]
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -396,6 +396,45 @@ async def test_every_refusal_is_typed_and_stores_nothing(worker: Worker, host: H
             assert refusal.value.code == "enqueue_error"
             assert refusal.value.function_id == function_id
         assert await harness.stores.queue.queue_names() == []
+
+
+async def test_refusals_come_in_the_order_of_the_protocol(worker: Worker, host: Host) -> None:
+    """Whoever mends the first fault learns of the second; the order is the same on every backend."""
+    worker.register_function("mail::send", lambda data: None)
+    good: dict[str, Any] = {"queue": "pay", "function_id": "mail::send", "payload": {"order_id": "o1"}}
+    faults: list[tuple[str, dict[str, Any]]] = [
+        ("queue_not_found", {"queue": "nowhere"}),
+        ("function_not_registered", {"function_id": "mail::sent"}),
+        ("delay_not_supported", {"delay": 1}),
+        ("dedupe_id_invalid", {"dedupe_id": ""}),
+        ("payload_not_json", {"payload": {1, 2}}),
+    ]
+    async with host() as harness:
+        for number, (reason, _) in enumerate(faults):
+            options: dict[str, Any] = {**good}
+            for _, wrong in faults[number:]:
+                options |= wrong
+            with pytest.raises(EnqueueError) as refusal:
+                await enqueue(
+                    harness, options.pop("function_id"), options.pop("queue"), options.pop("payload"), **options
+                )
+            assert refusal.value.reason == reason
+
+
+async def test_a_payload_beyond_the_limit_is_refused_before_anything_is_stored(worker: Worker, host: Host) -> None:
+    worker.register_function("mail::send", lambda data: None)
+    async with host() as harness:
+        with pytest.raises(EnqueueError, match=r"the limit is 33,554,432") as refusal:
+            await enqueue(harness, "mail::send", "mail", "x" * (32 * 1024 * 1024))
+        assert refusal.value.reason == "payload_too_large"
+        assert await harness.stores.queue.queue_names() == []
+
+
+async def test_a_function_of_the_runtime_cannot_be_enqueued_and_the_refusal_says_so(host: Host) -> None:
+    async with host() as harness:
+        with pytest.raises(EnqueueError, match="a function of the runtime itself") as refusal:
+            await enqueue(harness, "state::set", "mail", {"scope": "s", "key": "k", "value": 1})
+        assert refusal.value.reason == "function_not_registered"
 
 
 async def test_a_function_too_slow_for_the_consumer_of_a_queue_is_refused(worker: Worker, host: Host) -> None:

@@ -13,7 +13,7 @@ import pytest
 from iii_runtime import InvocationError, TriggerAction, Worker
 from iii_runtime.core.queue import QueueSpec
 from iii_runtime.engine.stores import Stores
-from iii_runtime.testing.harness import Harness
+from iii_runtime.testing import Harness
 
 Host = Callable[..., Harness]
 

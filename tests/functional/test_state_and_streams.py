@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +22,7 @@ from iii_runtime import (
 )
 from iii_runtime.core.config import StateConfig
 from iii_runtime.engine.stores import Stores
-from iii_runtime.testing.harness import Harness
+from iii_runtime.testing import Harness
 
 Host = Callable[..., Harness]
 
@@ -252,13 +254,24 @@ class TestStateTriggers:
             assert seen == [{"p0": {"p1": {"p2": {"p3": value}}}}]
 
     async def test_a_change_that_was_stored_is_delivered_after_a_crash(self, worker: Worker, host: Host) -> None:
+        """The first life dies while the function runs; the change is stored until it was delivered to its end."""
         seen: list[Any] = []
-        worker.function("on::state", triggers=[OnState()])(lambda data: seen.append(data["new_value"]))
+        started, go = threading.Event(), threading.Event()
+
+        @worker.function("on::state", triggers=[OnState()])
+        def on_state(data: dict[str, Any]) -> None:
+            seen.append(data["new_value"])
+            started.set()
+            if len(seen) == 1:
+                go.wait(20)
+
         async with host() as harness:
             await call(harness, "state::set", scope="s", key="k", value=1)
+            assert await asyncio.to_thread(started.wait, 10)
             await harness.restart()
             await harness.settle()
-            assert seen[-1:] == [1]
+            assert seen == [1, 1]
+            go.set()
 
 
 class TestStreams:

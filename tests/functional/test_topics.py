@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import dataclasses
+import threading
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +13,11 @@ import pytest
 
 from iii_runtime import DurableSubscriber, EnqueueError, Subscribe, TriggerAction, Worker, current_invocation
 from iii_runtime.core.config import TopicDefaults
-from iii_runtime.testing.harness import Harness
+from iii_runtime.core.errors import StoreError
+from iii_runtime.core.queue import QueueSpec
+from iii_runtime.engine.stores import Stores
+from iii_runtime.ports.message_queue import OutgoingMessage
+from iii_runtime.testing import Harness
 
 Host = Callable[..., Harness]
 
@@ -56,6 +63,62 @@ async def test_n_retries_are_n_plus_1_attempts_at_exact_times(worker: Worker, ho
             {"function_id": "engine::queue::dlq_messages", "payload": {"topic": "order.paid"}}
         )
         assert [(letter["function_id"], letter["error"]) for letter in letters] == [("mail::send", "no")]
+
+
+class SmallQueue:
+    """A queue with room for so many messages."""
+
+    def __init__(self, inner: Any, room: int) -> None:
+        self._inner = inner
+        self.room = room
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def send(self, queue: QueueSpec, messages: Sequence[OutgoingMessage]) -> list[str]:
+        return await self.send_all([(queue, message) for message in messages])
+
+    async def send_all(self, messages: Sequence[tuple[QueueSpec, OutgoingMessage]]) -> list[str]:
+        if len(messages) > self.room:
+            raise StoreError("the disk is full", code="store_full")
+        self.room -= len(messages)
+        return list(await self._inner.send_all(messages))
+
+
+async def test_a_message_that_is_not_stored_for_all_subscribers_reaches_none(worker: Worker, host: Host) -> None:
+    """The publisher is told, and may publish again without anybody hearing it twice."""
+    seen: list[Any] = []
+    queues: list[SmallQueue] = []
+
+    def wrap(stores: Stores) -> Stores:
+        queues.append(SmallQueue(stores.queue, room=1))
+        queue: Any = queues[0]
+        return dataclasses.replace(stores, queue=queue)
+
+    for name in ("a::hears", "b::hears"):
+        worker.function(name, triggers=[DurableSubscriber("order.paid")])(seen.append)
+    async with host(wrap=wrap) as harness:
+        with pytest.raises(EnqueueError, match="the disk is full") as caught:
+            await publish(harness, 1)
+        assert caught.value.reason == "enqueue_failed"
+        for name in ("a::hears", "b::hears"):
+            assert f"'topic/order.paid/{name}'" in caught.value.message
+        await harness.settle()
+        assert seen == []
+        queues[0].room = 2
+        await publish(harness, 2)
+        await harness.settle()
+        assert seen == [2, 2]
+
+
+async def test_a_large_message_reaches_every_subscriber(worker: Worker, host: Host) -> None:
+    seen: list[Any] = []
+    for name in ("a::hears", "b::hears"):
+        worker.function(name, triggers=[DurableSubscriber("order.paid")])(seen.append)
+    async with host() as harness:
+        await publish(harness, "x" * 300_000)
+        await harness.settle()
+        assert seen == ["x" * 300_000] * 2
 
 
 async def test_a_failing_subscriber_does_not_hold_up_another(worker: Worker, host: Host) -> None:
@@ -105,13 +168,24 @@ async def test_the_defaults_of_subscriptions_come_from_the_config(worker: Worker
 
 
 async def test_a_durable_message_waits_for_a_host(worker: Worker, host: Host) -> None:
+    """The first life dies while the subscriber runs; the next one has the message still."""
     seen: list[Any] = []
-    worker.function("mail::send", triggers=[DurableSubscriber("order.paid")])(seen.append)
+    started, go = threading.Event(), threading.Event()
+
+    @worker.function("mail::send", triggers=[DurableSubscriber("order.paid")])
+    def send(data: Any) -> None:
+        seen.append(data)
+        started.set()
+        if len(seen) == 1:
+            go.wait(20)
+
     async with host() as harness:
         await harness.trigger({"function_id": "iii::durable::publish", "payload": {"topic": "order.paid", "data": 1}})
+        assert await asyncio.to_thread(started.wait, 10)
         await harness.restart()
         await harness.settle()
-        assert seen[-1] == 1
+        assert seen == [1, 1]
+        go.set()
 
 
 async def test_without_a_subscriber_the_message_goes_nowhere_and_the_log_says_so(
@@ -190,7 +264,7 @@ async def test_hops_and_trace_go_through_topics(worker: Worker, host: Host) -> N
         await publish(harness, 1, topic="first")
         await harness.settle()
         by_function = {call.function_id: call for call in seen}
-        assert [by_function[f"a::{name}"].hops for name in ("first", "second", "third")] == [0, 1, 0]
+        assert [by_function[f"a::{name}"].hops for name in ("first", "second", "third")] == [0, 1, 1]
         assert {call.source for call in seen} == {"topic"}
         assert len({call.trace_id for call in seen}) == 1
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from iii_runtime import Http, InvocationError, Worker, current_invocation
-from iii_runtime.testing.harness import Harness
+from iii_runtime.testing import Harness
 
 Host = Callable[..., Harness]
 
@@ -93,6 +93,22 @@ async def test_a_form_sent_to_a_typed_function_is_told_to_send_json(worker: Work
         assert "send Content-Type: application/json" in reply.json()["error"]["message"]
         answered = await harness.http("POST", "/greet", json={"name": "Ann"})
         assert (answered.status, answered.json()) == (200, {"name": "Ann"})
+
+
+async def test_a_dict_that_is_no_response_is_not_sent_and_the_log_says_so(
+    worker: Worker, host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
+    @worker.function("a::valid", triggers=[Http("GET", "/valid")])
+    def valid(_request: dict[str, Any]) -> dict[str, Any]:
+        return {"valid": True}
+
+    caplog.set_level(logging.INFO, "iii_runtime")
+    async with host() as harness:
+        assert (await harness.http("GET", "/valid")).json() == {}
+    [fields] = [
+        record.__dict__["iii"] for record in caplog.records if record.getMessage().startswith("result not sent")
+    ]
+    assert fields == {"function_id": "a::valid", "members": ["valid"]}
 
 
 async def test_an_update_of_which_nothing_applies_writes_and_publishes_nothing(host: Host) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -20,7 +22,7 @@ import aiohttp
 import pytest
 
 from iii_runtime.core.errors import EnqueueError, HostError, InvocationError, StoreError
-from iii_runtime.core.payload import Json
+from iii_runtime.core.payload import Json, decode_json
 from iii_runtime.core.trigger_request import TriggerAction, TriggerActionEnqueue, TriggerActionVoid, TriggerRequest
 from iii_runtime.hosts.embedded.control_client import ControlClient, answers
 from iii_runtime.hosts.embedded.control_server import ControlServer
@@ -66,7 +68,9 @@ async def called(data: Path, request: TriggerRequest | dict[str, Any]) -> Json:
     return await asyncio.to_thread(ControlClient(HostFile(data)).call, request)
 
 
-async def posted(server: ControlServer, body: bytes, headers: dict[str, str], path: str = "/call") -> tuple[int, Any]:
+async def posted(
+    server: ControlServer, body: bytes | io.BytesIO, headers: dict[str, str], path: str = "/call"
+) -> tuple[int, Any]:
     async with (
         aiohttp.ClientSession() as session,
         session.post(f"http://{server.address}{path}", data=body, headers=headers) as response,
@@ -83,6 +87,29 @@ async def test_a_call_goes_to_the_host_and_its_result_comes_back(tmp_path: Path)
         )
     assert result == {"function_id": "orders::get", "payload": {"id": "ä"}}
     assert engine.requests == [TriggerRequest("orders::get", {"id": "ä"}, timeout_ms=1500, metadata={"by": "test"})]
+
+
+async def test_the_loop_goes_on_while_a_large_request_is_decoded(tmp_path: Path) -> None:
+    payload = "[" + "0," * 2_000_000 + "0]"
+    started = time.monotonic()
+    decode_json(payload)
+    decoding_s = time.monotonic() - started
+    turns_s: list[float] = []
+
+    async def watch() -> None:
+        while True:
+            begun = time.monotonic()
+            await asyncio.sleep(0)
+            turns_s.append(time.monotonic() - begun)
+
+    engine = Engine()
+    async with serving(engine, tmp_path) as server:
+        body = f'{{"function_id": "a::b", "payload": {payload}, "timeout_ms": "x"}}'.encode()
+        watching = asyncio.create_task(watch())
+        status, answer = await posted(server, io.BytesIO(body), BEARER)
+        watching.cancel()
+    assert (status, answer["error"]["code"]) == (400, "request_invalid")
+    assert max(turns_s) < decoding_s / 2
 
 
 @pytest.mark.parametrize(
@@ -163,7 +190,7 @@ async def test_a_request_that_cannot_be_sent_fails_before_it_is(tmp_path: Path, 
 async def test_a_body_that_is_no_request_is_refused(tmp_path: Path, body: bytes) -> None:
     engine = Engine()
     async with serving(engine, tmp_path) as server:
-        status, answer = await posted(server, body, BEARER)
+        status, answer = await posted(server, io.BytesIO(body), BEARER)
     assert (status, engine.requests) == (400, [])
     assert "function_id" in answer["error"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -59,12 +60,13 @@ class Host:
         for line in self.process.stdout:  # noqa: UP028 - `yield from` would close the pipe with the generator
             yield line
 
-    def kill_after(self, lines: int) -> int:
-        """Let the host write so many lines, kill it, and start it again; returns how many it wrote."""
+    def kill_after(self, lines: int, pause_s: float) -> int:
+        """Let the host write so many lines and go on a moment, kill it, and start it again; returns the lines seen."""
         seen = 0
         for seen, _ in enumerate(self.lines(), start=1):
             if seen == lines:
                 break
+        threading.Event().wait(pause_s)
         self.process.kill()
         self.process.communicate()
         self.process = self._start()
@@ -127,8 +129,8 @@ def unfinished(data: Path) -> int:
 @pytest.mark.process
 @pytest.mark.timeout(240)
 def test_no_order_is_lost_and_none_ends_twice_while_the_host_is_killed_24_times(tmp_path: Path) -> None:
-    seed = random.randrange(10**6)
-    sys.stdout.write(f"seed {seed}\n")
+    seed = int(os.environ.get("III_KILL_SEED") or random.randrange(10**6))
+    sys.stdout.write(f"III_KILL_SEED={seed}\n")
     chance = random.Random(seed)
     data, config = tmp_path / "data", tmp_path / "iii-config.yaml"
     config.write_text(CONFIG)
@@ -142,7 +144,8 @@ def test_no_order_is_lost_and_none_ends_twice_while_the_host_is_killed_24_times(
             answers = [clients.submit(post_until_answered, data, number, retry) for number in range(ORDERS)]
             for _ in range(KILLS):
                 wanted = chance.randint(4, 60)
-                assert host.kill_after(wanted) == wanted, "the host ended by itself"
+                pause_s = chance.choice([0, chance.random() / 20])
+                assert host.kill_after(wanted, pause_s) == wanted, "the host ended by itself"
             host.drain_output()
             assert Counter(answer.result() for answer in answers) == {202: ORDERS}
         deadline = threading.Event()

@@ -1,5 +1,7 @@
 """Laws of cron schedules, checked against an evaluator of their own that steps through local time."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo

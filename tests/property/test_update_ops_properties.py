@@ -98,7 +98,7 @@ def model(document: Any, op: dict[str, Any]) -> Any:  # noqa: C901, PLR0912
         here[last].update(op["value"])
     elif kind == "append":
         old = here.get(last)
-        if old is None:
+        if last not in here:
             joins = type(op["value"]) is str and not (isinstance(op.get("path"), list) and keys)
             here[last] = op["value"] if joins else [op["value"]]
         elif type(old) is list:

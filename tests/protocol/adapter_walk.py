@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, TypeVar
 from iii_runtime.adapters.embedded.database import Database
 from iii_runtime.adapters.embedded.dead_letter_store import SqliteDeadLetterStore
 from iii_runtime.adapters.embedded.queue_store import SqliteMessageQueue
-from iii_runtime.core.message import ErrorRecord, enqueued_body, generation_of
+from iii_runtime.core.message import ErrorRecord, enqueued_length, letter_member
 from iii_runtime.core.queue import LEASE, QueueSpec
 from iii_runtime.ports.dead_letter import DeadLetter, DeadLetterStore
 from iii_runtime.ports.message_queue import Delivery, MessageQueue, QueueDepth
@@ -180,23 +180,24 @@ class Walk:
         expected = []
         for row in self._storage.due(self._state)[:limit]:
             self._state, received = self._storage.receive(self._state, row, _LEASE_MS)
-            expected.append((_receipt(row.message), row.group, received))
-        seen = [(item.receipt, item.group, _received(item)) for item in deliveries]
-        assert seen == expected
-        for delivery, (_, _, received) in zip(deliveries, expected, strict=True):
-            assert enqueued_body(delivery.body) == self._bodies[received.message]
-            assert generation_of(delivery.body) == received.generation
+            expected.append((row.group, received))
+        seen = [(item.receipt, item.group, item.generation, item.attempt, item.receives) for item in deliveries]
+        assert seen == [
+            (_receipt(one.message), group, one.generation, one.attempt, one.receives) for group, one in expected
+        ]
+        for delivery, (_, received) in zip(deliveries, expected, strict=True):
+            assert _origin(delivery.body) == (self._bodies[received.message], received.generation)
             self._received.append((delivery, received))
 
     async def _end(self, step: End) -> None:
         chosen = [(*self._numbered(number), outcome) for number, outcome in step.outcomes if self._received]
         expected = [self._expect_end(received, outcome, step.delay_ms) for _, received, outcome in chosen]
         delay = timedelta(milliseconds=step.delay_ms)
-        seen = await asyncio.gather(*[self._end_one(delivery, outcome, delay) for delivery, _, outcome in chosen])
+        seen = await asyncio.gather(*[self._end_one(*one, delay) for one in chosen])
         assert seen == expected
 
-    async def _end_one(self, delivery: Delivery, outcome: Outcome, delay: timedelta) -> bool:
-        queue, error = self._adapter.queue, _error(_received(delivery))
+    async def _end_one(self, delivery: Delivery, received: Received, outcome: Outcome, delay: timedelta) -> bool:
+        queue, error = self._adapter.queue, _error(received)
         match outcome:
             case "acknowledge":
                 return await queue.acknowledge(delivery)
@@ -285,10 +286,10 @@ class Walk:
         return (_receipt(letter.message), *counts, attempts, *times, error, body, letter.generation + 1)
 
     def _numbered(self, number: int) -> tuple[Delivery, Received]:
-        held = {(row.message, row.generation): row.receives for row in self._state.rows if row.held}
+        held = {(row.message, row.generation): row.handle for row in self._state.rows if row.held}
         newest = [(pair, held.get((pair[1].message, pair[1].generation))) for pair in self._received]
-        current = [pair for pair, receives in newest if receives == pair[1].receives]
-        stale = [pair for pair, receives in newest if receives not in {None, pair[1].receives}]
+        current = [pair for pair, handle in newest if handle == pair[1].handle]
+        stale = [pair for pair, handle in newest if handle not in {None, pair[1].handle}]
         return _pick((current if number >= 0 else stale) or self._received, number)
 
 
@@ -300,16 +301,19 @@ def _seen(letter: DeadLetter) -> tuple[object, ...]:
     attempts = [attempt for attempt, _ in letter.errors]
     counts = (letter.generation, letter.cause, letter.attempts, letter.receives)
     times = (letter.first_ms, letter.failed_ms)
-    body = enqueued_body(letter.letter)
-    return (letter.receipt, *counts, attempts, *times, letter.error.message, body, generation_of(letter.letter))
+    return (letter.receipt, *counts, attempts, *times, letter.error.message, *_origin(letter.letter))
 
 
-def _received(delivery: Delivery) -> Received:
-    return Received(int(delivery.receipt[1:]), delivery.generation, delivery.attempt, delivery.receives)
+def _origin(body: str) -> tuple[str, int]:
+    """Return the body as it was enqueued, and how often it has died, from a message or a letter."""
+    member = letter_member(body)
+    deaths = member["g"] if member is not None else -1
+    assert isinstance(deaths, int)
+    return body[: enqueued_length(body)] + "}", deaths + 1
 
 
 def _error(received: Received) -> ErrorRecord:
-    return ErrorRecord(type="ValueError", message=f"receive {received.receives} of {received.message}")
+    return ErrorRecord(type="ValueError", message=f"receive {received.handle} of {received.message}")
 
 
 def _receipt(message: int) -> str:

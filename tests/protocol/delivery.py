@@ -3,7 +3,8 @@
 A run is one receive on its way through the engine: the last receive is buried unrun; otherwise the function runs, and
 then the message is acknowledged, failed or buried. Between any two of these steps the host may be killed (its runs are
 gone, its next start voids their leases), a run may be given up, a lease may end while its run goes on, and a write may
-be stored though the store reports that it was not, so that the run repeats it. Mishaps spare a run that is past the
+be stored though the store reports that it was not, so that the run repeats it. A message may also turn out to be one
+for a newer host, and be hidden unrun. Mishaps spare a run that is past the
 last receive, or the number of receives would grow without end.
 """
 
@@ -30,6 +31,7 @@ class Scenario(NamedTuple):
         places: Messages handled at the same time.
         kills: Whether the host may be killed, any number of times.
         losses: Whether leases may end before their runs, runs may be given up and writes repeated, any number of times.
+        hides: How often one message may be left to a newer host.
         redrives: How often one message may be redriven.
         operator: Whether messages may be discarded and purged.
         final_errors: Whether the function may raise an error that forbids a retry.
@@ -42,6 +44,7 @@ class Scenario(NamedTuple):
     places: int = 2
     kills: bool = False
     losses: bool = False
+    hides: int = 0
     redrives: int = 0
     operator: bool = False
     final_errors: bool = False
@@ -105,6 +108,10 @@ class Deliveries:
         """Yield what a run can do next."""
         if run.stage == "received":
             yield self.begin(world, run)
+            if world.past[run.received.message].hidden < self.scenario.hides:
+                yield self.reached("find it newer", world, run, "newer")._replace(fair=False)
+        elif run.stage == "newer":
+            yield self.hide(world, run)
         elif run.stage == "running":
             yield self.reached("return", history.note_success(world, run), run, "returned")
             failed = history.note_failure(world, run, self.scenario.limits)
@@ -115,6 +122,12 @@ class Deliveries:
             yield self.acknowledge(world, run)
         else:
             yield self.after_failure(world, run)
+
+    def hide(self, world: World, run: Run) -> Move:
+        """Leave the message to a newer host."""
+        store, kept = self.storage.hide(world.store, run.received, BACKOFF)
+        after = without_run(world, run)._replace(store=store)
+        return Move(("hide", *run.received), True, history.note_hidden(after, run) if kept else after)
 
     def begin(self, world: World, run: Run) -> Move:
         """Bury the last receive, or start the function."""

@@ -45,7 +45,7 @@ RULES = frozenset(
     }
 )
 
-Stage = Literal["received", "running", "returned", "raised", "raised for good", "half buried"]
+Stage = Literal["received", "newer", "running", "returned", "raised", "raised for good", "half buried"]
 
 
 class Run(NamedTuple):
@@ -68,6 +68,7 @@ class Past(NamedTuple):
         failures: How many times the function failed.
         recorded: How many failures the store has accepted.
         interrupted: How many runs were.
+        hidden: How often it was left to a newer host.
         succeeded: Whether the function has returned.
         end: How an operator ended it.
     """
@@ -80,6 +81,7 @@ class Past(NamedTuple):
     failures: int = 0
     recorded: int = 0
     interrupted: int = 0
+    hidden: int = 0
     succeeded: bool = False
     end: Literal["", "discarded", "purged"] = ""
 
@@ -115,9 +117,9 @@ def check(world: World, groups: tuple[str | None, ...]) -> None:
     places = [row.message for row in world.store.rows] + [letter.message for letter in world.store.letters]
     for message, past in enumerate(world.past):
         _check_place(message, past, places.count(message))
-    leases = sorted((row.message, row.generation, row.receives) for row in world.store.rows if row.has_live_lease)
+    leases = sorted((row.message, row.generation, row.handle) for row in world.store.rows if row.has_live_lease)
     holders = sorted(
-        (run.received.message, run.received.generation, run.received.receives) for run in world.runs if not run.lost
+        (run.received.message, run.received.generation, run.received.handle) for run in world.runs if not run.lost
     )
     if leases != holders:
         raise Breach("leases", f"leases {leases}, runs under a lease {holders}")
@@ -181,6 +183,11 @@ def note_interrupted(world: World, run: Run) -> World:
     if run.lost:
         return world
     return _changed(world, run, lambda past: past._replace(interrupted=past.interrupted + 1))
+
+
+def note_hidden(world: World, run: Run) -> World:
+    """Note that a message was left to a newer host."""
+    return _changed(world, run, lambda past: past._replace(hidden=past.hidden + 1))
 
 
 def note_done(world: World, run: Run) -> World:

@@ -12,6 +12,7 @@ from tests.protocol.model import Cause, Received, Row, State, Storage, add_lette
 _MISHAPS = Scenario("one message", (None,), kills=True, losses=True)
 _KILLS = Scenario("one message and kills", (None,), kills=True)
 _REDRIVE = Scenario("a redrive", (None,), Limits(1, 3), redrives=1, operator=True)
+_HIDES = Scenario("a newer host", (None,), Limits(1, 3), losses=True, hides=2)
 _FIFO = Scenario("a group", ("a", "a"), Limits(2, 4), sent_later=1)
 _FIFO_REDRIVE = Scenario("a group and a redrive", ("a", "a"), Limits(1, 3), redrives=1)
 
@@ -111,7 +112,7 @@ class CountsRepeatedFailures(Storage):
 
     def fail(self, state: State, received: Received, wait: int) -> tuple[State, bool]:
         row = _row_of(state, received)
-        if row is None or row.held or row.receives != received.receives:
+        if row is None or row.held or row.handle != received.handle:
             return super().fail(state, received, wait)
         return replace_row(state, row, row._replace(failed=row.failed + 1)), True
 
@@ -121,6 +122,32 @@ class CountsNothing(Storage):
 
     def fail(self, state: State, received: Received, wait: int) -> tuple[State, bool]:
         return self.hide(state, received, wait)
+
+
+class CountsHides(Storage):
+    """A message that was left to a newer host counts as received."""
+
+    def hide(self, state: State, received: Received, wait: int) -> tuple[State, bool]:
+        row = self.holder(state, received)
+        if row is None:
+            return state, False
+        return replace_row(state, row, row._replace(held=False, wait=wait)), True
+
+
+class TakesTheReceiveBack(Storage):
+    """What is hidden is received under the same number again."""
+
+    def hide(self, state: State, received: Received, wait: int) -> tuple[State, bool]:
+        hidden, kept = super().hide(state, received, wait)
+        row = _row_of(hidden, received)
+        return (
+            (hidden, kept)
+            if not kept or row is None
+            else (
+                replace_row(hidden, row, row._replace(handle=row.handle - 1)),
+                True,
+            )
+        )
 
 
 class ForgetsWhoHolds(Storage):
@@ -269,6 +296,8 @@ MISTAKES = (
     Mistake(CountsLateFailures, _MISHAPS, "attempts"),
     Mistake(CountsRepeatedFailures, _MISHAPS, "attempts"),
     Mistake(CountsNothing, _KILLS, "attempts"),
+    Mistake(CountsHides, _HIDES, "not early"),
+    Mistake(TakesTheReceiveBack, _HIDES, "leases"),
     Mistake(ForgetsWhoHolds, _MISHAPS, "leases"),
     Mistake(ForgetsLeases, _KILLS, "alone"),
     Mistake(KeepsLeasesAtStart, _KILLS, "leases"),

@@ -23,7 +23,8 @@ class Row(NamedTuple):
         generation: How often it was redriven. Message and generation together stand for the row's identity.
         group: FIFO group, None if it waits for no other.
         failed: Attempts of this generation recorded as failed.
-        receives: Receives of this generation; the newest one names who holds the message.
+        receives: Receives of this generation; those that ended in `hide` do not count.
+        handle: Number of the newest receive, which may be holding the message. It only grows.
         held: Whether a receive has not ended yet. Its lease may have.
         wait: Until it is receivable or its lease ends; None while it waits behind another one of its group.
         ready: Until it is receivable at the earliest, once it leads its group.
@@ -34,6 +35,7 @@ class Row(NamedTuple):
     group: str | None
     failed: int = 0
     receives: int = 0
+    handle: int = 0
     held: bool = False
     wait: int | None = 0
     ready: int = 0
@@ -56,12 +58,13 @@ class Letter(NamedTuple):
 
 
 class Received(NamedTuple):
-    """What a receive returns. `receives` is the handle: the number of this very receive."""
+    """What a receive returns. `receives` are the counted ones; `handle` is the number of this very receive."""
 
     message: int
     generation: int
     attempt: int
     receives: int
+    handle: int
 
 
 class State(NamedTuple):
@@ -98,14 +101,15 @@ class Storage:
 
     def receive(self, state: State, row: Row, lease: int) -> tuple[State, Received]:
         """Take one due row under a lease."""
-        taken = row._replace(receives=row.receives + 1, held=True, wait=lease)
-        return replace_row(state, row, taken), Received(row.message, row.generation, row.failed + 1, taken.receives)
+        taken = row._replace(receives=row.receives + 1, handle=row.handle + 1, held=True, wait=lease)
+        received = Received(row.message, row.generation, row.failed + 1, taken.receives, taken.handle)
+        return replace_row(state, row, taken), received
 
     def holder(self, state: State, received: Received) -> Row | None:
         """Return the row that is still held by this receive, whether or not its lease has ended."""
         for row in state.rows:
             same = row.message == received.message and row.generation == received.generation
-            if same and row.held and row.receives == received.receives:
+            if same and row.held and row.handle == received.handle:
                 return row
         return None
 
@@ -115,9 +119,11 @@ class Storage:
         return (state, False) if row is None else (self.remove(state, row), True)
 
     def hide(self, state: State, received: Received, wait: int) -> tuple[State, bool]:
-        """Give the message back uncounted."""
+        """Give the message back as if it had not been received."""
         row = self.holder(state, received)
-        return (state, False) if row is None else (replace_row(state, row, row._replace(held=False, wait=wait)), True)
+        if row is None:
+            return state, False
+        return replace_row(state, row, row._replace(held=False, wait=wait, receives=row.receives - 1)), True
 
     def fail(self, state: State, received: Received, wait: int) -> tuple[State, bool]:
         """Record the failed attempt and give the message back."""

@@ -20,6 +20,7 @@ SCENARIOS = (
     Scenario("kills, no order", (None, None), Limits(2, 3), kills=True),
     Scenario("every mishap", (None,), TWO_ATTEMPTS, kills=True, losses=True, final_errors=True),
     Scenario("every mishap, three places", (None,), Limits(2, 4), kills=True, losses=True, places=3),
+    Scenario("a newer host", (None,), Limits(2, 3), kills=True, losses=True, hides=2),
     Scenario("redrives", (None,), Limits(2, 3), kills=True, losses=True, redrives=2, operator=True),
     Scenario("two groups, kills", ("a", "a", "b"), Limits(1, 2), kills=True, sent_later=1),
     Scenario("two groups, lost leases", ("a", "a", "b"), Limits(1, 2), losses=True),

@@ -1,5 +1,7 @@
 """Cron expressions: their grammar, their ticks, and the identities of jobs and ticks."""
 
+from __future__ import annotations
+
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError

@@ -1,20 +1,26 @@
 """The cron scheduler on a clock that the test moves."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from iii_runtime.core.cron import CronJob, CronSchedule
+from iii_runtime.core.errors import InvocationError
 from iii_runtime.engine.cron import CronBusyError, CronJobNotFoundError, CronScheduler
 from iii_runtime.testing.clock import SkipClock
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
+CLEAN = {"function_id": "orders::clean", "job_id": "orders::clean|0 * * * * *|UTC"}
+HOURLY = {"function_id": "orders::clean", "job_id": "orders::clean|0 0 * * * *|UTC"}
 
 
 class MemoryTickStore:
@@ -89,6 +95,11 @@ class Bench:
         await settle()
 
 
+def lines(log: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]:
+    """Return message and fields of what was logged."""
+    return [(record.getMessage(), record.__dict__["iii"]) for record in log.records]
+
+
 async def settle() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
@@ -110,7 +121,7 @@ def bench() -> Bench:
 
 @pytest.fixture(autouse=True)
 def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    with caplog.at_level(logging.INFO, "iii_runtime.engine.cron"):
+    with caplog.at_level(logging.INFO, "iii_runtime.cron"):
         yield caplog
 
 
@@ -162,7 +173,9 @@ class TestOverlap:
         async with bench.running(job()):
             await bench.advance(2 * MINUTE)
             assert bench.fired.starts == [("orders::clean", NOON + MINUTE)]
-            assert "12:02:00+00:00 skipped, an earlier one is running" in log.text
+            assert lines(log) == [
+                ("cron tick skipped", {**CLEAN, "nominal": "2026-01-01T12:02:00+00:00", "reason": "running"})
+            ]
             release.set()
             await bench.advance(MINUTE)
         assert bench.fired.starts == [("orders::clean", NOON + n * MINUTE) for n in (1, 3)]
@@ -187,7 +200,8 @@ class TestClockJumps:
         async with bench.running(job(expression="0 0 * * * *")):
             await bench.jump(timedelta(hours=1, seconds=61))
             assert bench.fired.starts == []
-            assert "tick 2026-01-01 13:00:00+00:00 skipped, it is 0:01:01 late" in log.text
+            fields = {**HOURLY, "nominal": "2026-01-01T13:00:00+00:00", "reason": "late", "late_s": 61}
+            assert lines(log) == [("cron tick skipped", fields)]
             await bench.advance(timedelta(hours=1))
         assert bench.fired.starts == [("orders::clean", NOON + timedelta(hours=2))]
 
@@ -202,8 +216,13 @@ class TestClockJumps:
         async with bench.running(job()):
             await bench.jump(timedelta(hours=10, seconds=30))
             assert bench.fired.starts == []
-            assert len(log.records) == 2
-            assert "ticks from 2026-01-01 12:02:00+00:00 to 2026-01-01 22:00:30+00:00 skipped" in log.text
+            assert [message for message, _ in lines(log)] == ["cron tick skipped", "cron ticks skipped"]
+            assert lines(log)[1][1] == {
+                **CLEAN,
+                "nominal": "2026-01-01T12:02:00+00:00",
+                "reason": "past",
+                "until": "2026-01-01T22:00:30+00:00",
+            }
             await bench.advance(30 * SECOND)
         assert bench.fired.starts == [("orders::clean", NOON + timedelta(hours=10, minutes=1))]
 
@@ -223,10 +242,24 @@ class TestFailures:
         async with bench.running(job()):
             await bench.advance(90 * SECOND)
             assert bench.fired.starts == [("orders::clean", NOON + MINUTE)]
-            assert "the function failed" in log.text
+            fields = {**CLEAN, "nominal": "2026-01-01T12:01:00+00:00", "error": "the function failed"}
+            assert lines(log) == [("cron tick failed", fields)]
+            assert log.records[0].exc_info is not None
             bench.fired.failing.clear()
             await bench.advance(MINUTE)
         assert bench.fired.ends == [("orders::clean", NOON + 2 * MINUTE)]
+
+    async def test_an_error_of_a_handler_is_logged_with_the_handlers_own_stack(
+        self, bench: Bench, log: pytest.LogCaptureFixture
+    ) -> None:
+        async def fail(_job: CronJob, _nominal: datetime) -> None:
+            raise InvocationError("invocation_failed", "boom", "orders::clean", "line 1")
+
+        bench.scheduler = CronScheduler(clock=bench.clock, ticks=bench.ticks, fire=fail)
+        async with bench.running(job()):
+            await bench.advance(MINUTE)
+        (_, fields), (record,) = lines(log)[0], log.records
+        assert (fields["error"], fields["stack"], record.exc_info) == ("invocation_failed: boom", "line 1", None)
 
     async def test_a_tick_that_cannot_be_claimed_does_not_fire_and_the_next_one_does(
         self, bench: Bench, log: pytest.LogCaptureFixture
@@ -234,7 +267,7 @@ class TestFailures:
         bench.ticks.is_broken = True
         async with bench.running(job()):
             await bench.advance(MINUTE)
-            assert "the store is away" in log.text
+            assert lines(log)[0][1]["error"] == "the store is away"
             bench.ticks.is_broken = False
             await bench.advance(MINUTE)
         assert bench.fired.starts == [("orders::clean", NOON + 2 * MINUTE)]
@@ -285,10 +318,15 @@ class TestReplace:
             await bench.advance(MINUTE)
         assert len(bench.fired.starts) == 1
 
-    async def test_a_job_without_a_further_tick_leaves_the_others_alone(self, bench: Bench) -> None:
+    async def test_a_job_without_a_further_tick_leaves_the_others_alone(
+        self, bench: Bench, log: pytest.LogCaptureFixture
+    ) -> None:
         async with bench.running(job("a::a", "30 0 12 1 1 * 2026"), job("b::b")):
             await bench.advance(2 * MINUTE)
         assert [function for function, _ in bench.fired.starts] == ["a::a", "b::b", "b::b"]
+        assert [(message, fields["function_id"]) for message, fields in lines(log)] == [
+            ("cron job has no further tick", "a::a")
+        ]
 
 
 class TestStop:

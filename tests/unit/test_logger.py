@@ -58,6 +58,7 @@ def test_a_line_of_a_handler_says_where_it_belongs(caplog: pytest.LogCaptureFixt
         "message_receipt_id": "r1",
         "attempt": 2,
         "trace_id": "a" * 32,
+        "span_id": "b" * 16,
     }
 
 
@@ -66,6 +67,19 @@ def test_what_is_given_overrides_what_is_known(caplog: pytest.LogCaptureFixture)
     fields = fields_of(caplog.records[0])
     assert (fields["trace_id"], fields["service"], fields["span_id"]) == ("trace", "billing", "span")
     assert fields["function_id"] == "orders::pay"
+
+
+def test_the_span_of_the_invocation_is_not_said_to_be_in_another_trace(caplog: pytest.LogCaptureFixture) -> None:
+    inside(lambda: Logger("trace").info("paid"))
+    assert "span_id" not in fields_of(caplog.records[0])
+    inside(lambda: Logger(span_id="span").info("paid"))
+    assert (fields_of(caplog.records[1])["trace_id"], fields_of(caplog.records[1])["span_id"]) == ("a" * 32, "span")
+
+
+def test_a_given_service_stands_before_the_message_as_in_iii(caplog: pytest.LogCaptureFixture) -> None:
+    inside(lambda: Logger(service_name="billing").info("paid 100%"))
+    inside(lambda: Logger().info("paid"))
+    assert [record.getMessage() for record in caplog.records] == ["[billing] paid 100%", "paid"]
 
 
 def test_outside_of_a_handler_only_the_message_is_known(caplog: pytest.LogCaptureFixture) -> None:

@@ -17,8 +17,6 @@ from iii_runtime.core.message import (
     decode_envelope,
     encode_envelope,
     encode_letter,
-    enqueued_body,
-    generation_of,
     letter_member,
 )
 from iii_runtime.core.payload import PayloadError
@@ -82,8 +80,7 @@ def test_a_payload_may_have_members_that_look_like_those_of_the_envelope() -> No
     body = encode_envelope(Envelope(receipt="r", function_id="f", queue="q", accepted_ms=1, payload=payload))
     assert decode_envelope(body).payload == payload
     assert letter_member(body) is None
-    assert generation_of(body) == 0
-    assert enqueued_body(encode_letter(body, member())) == body
+    assert encode_letter(body, member()).startswith(body[:-1] + ',"dead_letter":')
 
 
 @pytest.mark.parametrize(
@@ -134,7 +131,6 @@ def test_a_letter_is_the_body_with_one_more_member() -> None:
     letter = encode_letter(body, member())
     assert letter.startswith(body[:-1] + ',"dead_letter":{"g":0,"tok":"t","cut":')
     assert decode_envelope(letter) == FULL
-    assert generation_of(letter) == 1
     assert (letter_member(letter) or {})["error"] == {"type": "ValueError", "message": "no", "stack": "line 1"}
 
 
@@ -142,8 +138,7 @@ def test_a_letter_of_a_redriven_message_replaces_the_member() -> None:
     body = encode_envelope(FULL)
     second = encode_letter(encode_letter(body, member()), member(1))
     assert second == encode_letter(body, member(1))
-    assert generation_of(second) == 2
-    assert enqueued_body(second) == body
+    assert second.startswith(body[:-1] + ',"dead_letter":{"g":1,')
 
 
 @pytest.mark.parametrize(
@@ -152,7 +147,6 @@ def test_a_letter_of_a_redriven_message_replaces_the_member() -> None:
 def test_a_forged_letter_is_a_plain_message(forged: str) -> None:
     body = encode_envelope(FULL)[:-1] + f',"dead_letter":{forged}}}'
     assert letter_member(body) is None
-    assert generation_of(body) == 0
     assert decode_envelope(encode_letter(body, member())) == FULL
 
 

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from iii_runtime import Cron, DurableSubscriber, Http, OnState, Queue, Worker, register_worker
+import pytest
+
+from iii_runtime import (
+    Cron,
+    DurableSubscriber,
+    Http,
+    OnState,
+    Queue,
+    RegistrationError,
+    Worker,
+    register_worker,
+)
 from iii_runtime.core.config import Config, QueueConfig
 from iii_runtime.core.registry import Catalog
 from iii_runtime.core.triggers import TriggerKind
@@ -47,9 +58,8 @@ def test_a_queue_that_is_not_declared_is_an_error_with_a_suggestion() -> None:
 
 
 def test_the_queue_of_a_subscription_cannot_be_bound() -> None:
-    (finding,) = findings_of(worker_with(DurableSubscriber("t"), Queue("topic/t/orders::pay")))
-    assert finding.level == "error"
-    assert "is not in queue_configs" in finding.message
+    with pytest.raises(RegistrationError, match="'topic/t/orders::pay'"):
+        worker_with(DurableSubscriber("t"), Queue("topic/t/orders::pay"))
 
 
 def test_two_routes_of_one_shape_are_an_error() -> None:

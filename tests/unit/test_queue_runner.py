@@ -175,3 +175,70 @@ async def test_nothing_sleeps_while_a_queue_is_empty(stores: Stores, clock: Skip
     assert clock.next_wake() is None
     await runner.stop(GRACE)
     await running
+
+
+async def test_what_runs_while_the_machine_sleeps_is_not_received_a_second_time(
+    stores: Stores, clock: SkipClock
+) -> None:
+    """Its lease is over when the machine wakes, and this runner is the one that holds it."""
+    deliveries = Deliveries()
+    runner = runner_of(stores, deliveries)
+    await stores.queue.send(MAIL, [outgoing_message(MAIL, "r1")])
+    running = asyncio.create_task(runner.run())
+    await turns(lambda: deliveries.started == ["r1"])
+    clock.advance(timedelta(hours=1))
+    runner.wake()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert deliveries.started == ["r1"]
+    assert (await stores.queue.depth("mail")).in_flight == 1
+    deliveries.go.set()
+    await runner.stop(GRACE)
+    await running
+
+
+async def interrupted(stores: Stores, clock: SkipClock, *receipts: str) -> None:
+    """Store messages that two hosts have died over."""
+    await stores.queue.send(MAIL, [outgoing_message(MAIL, receipt) for receipt in receipts])
+    for _ in range(2):
+        await stores.queue.receive(MAIL, len(receipts), GRACE)
+        await stores.queue.release_all()
+    clock.advance(timedelta(minutes=1))
+
+
+async def test_a_message_that_was_interrupted_twice_runs_while_no_other_does(stores: Stores, clock: SkipClock) -> None:
+    await interrupted(stores, clock, "suspect-1", "suspect-2")
+    await stores.queue.send(MAIL, [outgoing_message(MAIL, "fresh")])
+    deliveries = Deliveries()
+    runner = runner_of(stores, deliveries)
+    running = asyncio.create_task(runner.run())
+    await turns(lambda: deliveries.started == ["suspect-1"])
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert deliveries.started == ["suspect-1"]
+    assert (await stores.queue.depth("mail")).in_flight == 1
+    deliveries.go.set()
+    await turns(lambda: deliveries.ended == ["suspect-1", "fresh"])
+    clock.advance(timedelta(seconds=1))
+    await turns(lambda: deliveries.ended == ["suspect-1", "fresh", "suspect-2"])
+    await runner.stop(GRACE)
+    await running
+
+
+async def test_a_suspect_waits_until_what_already_runs_has_ended(stores: Stores, clock: SkipClock) -> None:
+    deliveries = Deliveries()
+    runner = runner_of(stores, deliveries)
+    await stores.queue.send(MAIL, [outgoing_message(MAIL, "fresh")])
+    running = asyncio.create_task(runner.run())
+    await turns(lambda: deliveries.started == ["fresh"])
+    suspect = Delivery(
+        receipt="suspect", queue="mail", body="", generation=0, attempt=1, receives=3, handle="9.3", group=None
+    )
+    runner._begin(suspect)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert deliveries.started == ["fresh"]
+    deliveries.go.set()
+    await turns(lambda: deliveries.ended == ["fresh", "suspect"])
+    await runner.stop(GRACE)
+    await running

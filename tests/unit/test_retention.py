@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from iii_runtime.adapters.embedded import retention as retention_module
 from iii_runtime.adapters.embedded.blob_store import FileBlobStore
 from iii_runtime.adapters.embedded.change_feed import SqliteChangeFeed
 from iii_runtime.adapters.embedded.database import Database
@@ -76,7 +77,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
         state=SqliteStateStore(database, values, clock),
         stream=SqliteStreamStore(database, values, clock),
         feed=SqliteChangeFeed(database, values),
-        responses=SqliteResponseStore(database, clock),
+        responses=SqliteResponseStore(database, clock, blobs),
     )
     await database.close()
     blobs.close()
@@ -137,6 +138,16 @@ async def test_state_and_messages_and_undelivered_changes_are_kept_for_good(stor
     assert await store.state.get("s", "k") == 1
     assert len(await store.feed.read(0, 10)) == 1
     assert (await store.receive()).receipt == "m1"
+
+
+async def test_a_sweep_removes_every_file_nothing_refers_to_however_many_there_are(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention_module, "_FILES_PER_STEP", 2)
+    for number in range(5):
+        await store.blobs.put(f"unused-{number}", "text")
+    store.clock.advance(timedelta(hours=2))
+    assert (await store.sweep()).blobs == 5
 
 
 async def test_a_blob_lives_while_anything_refers_to_it(store: Store) -> None:

@@ -7,21 +7,16 @@ from typing import Any
 
 import pytest
 
-from iii_runtime.core.payload import PayloadError
+from iii_runtime.core.payload import MAX_DEPTH, Json
 from iii_runtime.core.stream_protocol import (
     MAX_FRAME_BYTES,
-    Change,
     FrameError,
     Join,
     Leave,
-    Sent,
-    StreamEvent,
     Subscription,
-    Sync,
-    Unauthorized,
     parse_frame,
     render_error,
-    render_frame,
+    render_sync,
 )
 
 DATA = {"subscriptionId": "s1", "streamName": "orders", "groupId": "g1"}
@@ -99,33 +94,23 @@ def test_the_size_limit_counts_bytes() -> None:
         parse_frame(wide)
 
 
-@pytest.mark.parametrize(
-    ("event", "item_id", "rendered"),
-    [
-        (Sync([{"a": 1}]), None, {"type": "sync", "data": [{"a": 1}]}),
-        (Sync(None), "i1", {"type": "sync", "data": None}),
-        (Change("create", {"a": 1}), "i1", {"type": "create", "data": {"a": 1}}),
-        (Change("update", 2), "i1", {"type": "update", "data": 2}),
-        (Change("delete", "old"), "i1", {"type": "delete", "data": "old"}),
-        (Sent("step_update", {"s": 1}), None, {"type": "event", "event": {"type": "step_update", "data": {"s": 1}}}),
-        (Unauthorized(), None, {"type": "unauthorized"}),
-    ],
-)
-def test_an_event_is_rendered_as_iii_does(event: StreamEvent, item_id: str | None, rendered: object) -> None:
-    text = render_frame(event, stream_name="orders", group_id="g1", item_id=item_id, timestamp_ms=17)
-    assert json.loads(text) == {
+@pytest.mark.parametrize(("subscription", "data"), [(GROUP, [{"a": 1}]), (GROUP, []), (ITEM, {"a": 1}), (ITEM, None)])
+def test_a_join_is_answered_with_what_is_stored(subscription: Subscription, data: Json) -> None:
+    assert json.loads(render_sync(data, subscription=subscription, timestamp_ms=17)) == {
         "type": "stream",
         "timestamp": 17,
         "streamName": "orders",
         "groupId": "g1",
-        "id": item_id,
-        "event": rendered,
+        "id": subscription.item_id,
+        "event": {"type": "sync", "data": data},
     }
 
 
-def test_data_that_is_not_json_is_not_rendered() -> None:
-    with pytest.raises(PayloadError):
-        render_frame(Sync(float("nan")), stream_name="s", group_id="g", item_id=None, timestamp_ms=0)
+def test_whatever_can_be_stored_can_be_sent() -> None:
+    deepest: Json = 1
+    for _ in range(MAX_DEPTH):
+        deepest = [deepest]
+    assert json.loads(render_sync([deepest], subscription=GROUP, timestamp_ms=0))["event"]["data"] == [deepest]
 
 
 def test_an_error_frame_names_the_subscription_where_it_is_known() -> None:

@@ -234,6 +234,66 @@ async def test_an_asynchronous_body_that_never_yields_holds_up_its_like_only(exe
     await blocking
 
 
+async def test_the_deadline_of_an_asynchronous_body_counts_from_when_it_begins(executor: ThreadExecutor) -> None:
+    """Another one that blocks their loop must not cost it an attempt."""
+    blocking, go = threading.Event(), threading.Event()
+
+    async def blocks() -> None:
+        blocking.set()
+        go.wait(10)
+
+    async def is_brief() -> str:
+        return "ran"
+
+    first = asyncio.create_task(executor.run(blocks, is_async=True, timeout=LONG))
+    assert await asyncio.to_thread(blocking.wait, 10)
+    second = asyncio.create_task(executor.run(is_brief, is_async=True, timeout=SHORT))
+    with pytest.raises(DeadlineExceededError):  # a body that has begun meanwhile, with thrice the time
+        await executor.run(lambda: go.wait(10), is_async=False, timeout=3 * SHORT)
+    assert not second.done()
+    go.set()
+    assert await second == "ran"
+    await first
+
+
+async def test_an_asynchronous_body_whose_caller_is_cancelled_before_it_begins_never_begins(
+    executor: ThreadExecutor,
+) -> None:
+    blocking, go = threading.Event(), threading.Event()
+    begun: list[str] = []
+
+    async def blocks() -> None:
+        blocking.set()
+        go.wait(10)
+
+    async def late() -> None:
+        begun.append("late")
+
+    first = asyncio.create_task(executor.run(blocks, is_async=True, timeout=LONG))
+    assert await asyncio.to_thread(blocking.wait, 10)
+    second = asyncio.create_task(executor.run(late, is_async=True, timeout=LONG))
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+    go.set()
+    await first
+    assert begun == []
+
+
+@both
+@pytest.mark.parametrize("second", [RuntimeError("no text"), SystemExit(1)], ids=lambda error: type(error).__name__)
+async def test_an_exit_whose_text_cannot_be_had_is_an_outcome_all_the_same(
+    executor: ThreadExecutor, form: Form, second: BaseException
+) -> None:
+    class RudeError(BaseException):
+        def __str__(self) -> str:
+            raise second
+
+    body, is_async = form(lambda: raise_(RudeError()))
+    with pytest.raises(HandlerExitError, match=r"the handler raised RudeError: RudeError \(its text cannot be had"):
+        await executor.run(body, is_async=is_async, timeout=LONG)
+
+
 async def test_a_thread_is_used_again(executor: ThreadExecutor) -> None:
     threads = {await executor.run(threading.get_ident, is_async=False, timeout=LONG) for _ in range(20)}
     assert len(threads) == 1

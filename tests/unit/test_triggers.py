@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from iii_runtime import Cron, DurableSubscriber, Http, OnState, OnStream, Queue, RegistrationError, Subscribe
-from iii_runtime.core.triggers import TYPE_NAMES, TriggerKind, UnknownTrigger, parse_trigger
+from iii_runtime.core.trigger_config import parse_trigger, without_effect
+from iii_runtime.core.triggers import TYPE_NAMES, TriggerKind, UnknownTrigger
 
 
 @pytest.mark.parametrize(
@@ -119,6 +121,109 @@ def test_a_config_that_cannot_work_is_a_registration_error(
 
 
 @pytest.mark.parametrize(
+    ("type_name", "config", "message"),
+    [
+        ("http", {"apiPath": "/a"}, "http trigger: unknown config key 'apiPath'; did you mean 'api_path'?"),
+        ("http", {"api_path": "/a", "method": "POST"}, "unknown config key 'method'; did you mean 'http_method'?"),
+        ("cron", {"expression": "0 0 * * * *", "tz": "UTC"}, "cron trigger: unknown config key 'tz'"),
+        ("queue", {"queue": "mail", "max_retries": 3}, "queue trigger: unknown config key 'max_retries'"),
+        ("durable:subscriber", {"queue": "mail"}, "unknown config key 'queue'"),
+        ("subscribe", {"topic": "t", "queue_config": {}}, "subscribe trigger: unknown config key 'queue_config'"),
+        ("state", {"scop": "orders"}, "state trigger: unknown config key 'scop'; did you mean 'scope'?"),
+        ("state", {"x": 1}, "unknown config key 'x'; known are condition_function_id, key, scope"),
+        ("stream", {"stream_name": "s", "grp_id": "g"}, "unknown config key 'grp_id'; did you mean 'group_id'?"),
+        ("stream", {"stream_name": "s", 5: "g"}, "unknown config key 5"),
+        (
+            "durable:subscriber",
+            {"topic": "t", "queue_config": {"maxRetires": 2}},
+            "unknown key in queue_config 'maxRetires'; did you mean 'maxRetries'?",
+        ),
+        (
+            "queue",
+            {"topic": "t", "queue_config": {"max_retries": 2}},
+            "unknown key in queue_config 'max_retries'; did you mean 'maxRetries'?",
+        ),
+    ],
+)
+def test_a_key_that_does_not_exist_is_a_registration_error_with_the_one_that_was_meant(
+    type_name: str, config: dict[Any, Any], message: str
+) -> None:
+    with pytest.raises(RegistrationError, match=re.escape(message)):
+        parse_trigger(type_name, config)
+
+
+def test_a_queue_trigger_with_queue_and_topic_is_refused() -> None:
+    with pytest.raises(RegistrationError, match="give one of them"):
+        parse_trigger("queue", {"queue": "mail", "topic": "t"})
+    assert parse_trigger("queue", {"queue": "mail", "topic": None}) == Queue("mail")
+
+
+@pytest.mark.parametrize(
+    ("type_name", "config", "keys"),
+    [
+        ("http", {"api_path": "/a"}, []),
+        ("log", {"queue_config": {"maxPriority": 1}}, []),
+        ("queue", {"queue": "mail"}, []),
+        ("queue", {"queue": "mail", "queue_config": {"maxRetries": 3}}, ["queue_config"]),
+        ("queue", {"topic": "t", "queue_config": {"maxRetries": 3}}, []),
+        ("durable:subscriber", {"topic": "t", "queue_config": None}, []),
+        (
+            "durable:subscriber",
+            {
+                "topic": "t",
+                "queue_config": {
+                    "type": "fifo",
+                    "visibilityTimeout": 30,
+                    "delaySeconds": 1,
+                    "backoffType": "fixed",
+                    "maxPriority": 9,
+                },
+            },
+            [
+                "queue_config.visibilityTimeout",
+                "queue_config.delaySeconds",
+                "queue_config.backoffType",
+                "queue_config.maxPriority",
+            ],
+        ),
+    ],
+)
+def test_keys_that_iii_has_and_nothing_here_reads_are_known(
+    type_name: str, config: dict[str, Any], keys: list[str]
+) -> None:
+    parse_trigger(type_name, config)
+    assert without_effect(type_name, config) == keys
+
+
+LONGEST = "x" * 256
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        DurableSubscriber,
+        Subscribe,
+        OnState,
+        lambda name: OnState("s", name),
+        OnStream,
+        lambda name: OnStream("s", name),
+        lambda name: OnStream("s", "g", name),
+    ],
+)
+def test_a_name_may_be_as_long_as_one_that_can_be_written_and_no_longer(make: Callable[[str], object]) -> None:
+    make(LONGEST)
+    with pytest.raises(RegistrationError, match="must have 1 to 256 characters, found 257"):
+        make(LONGEST + "x")
+
+
+def test_a_queue_trigger_takes_the_names_a_queue_may_have() -> None:
+    Queue("a.B-c_9" + "x" * 73)
+    for name in ("x" * 81, "topic/t", "-a", "a b", "ä"):
+        with pytest.raises(RegistrationError, match="a queue trigger needs a queue name of 1 to 80"):
+            Queue(name)
+
+
+@pytest.mark.parametrize(
     "make",
     [
         lambda: Http("FETCH", "/a"),
@@ -133,6 +238,7 @@ def test_a_config_that_cannot_work_is_a_registration_error(
         lambda: OnState("s", 5),  # type: ignore[arg-type]
         lambda: OnStream("s", ""),
         lambda: OnStream(""),
+        lambda: OnStream(None),  # type: ignore[arg-type]
     ],
 )
 def test_a_typed_trigger_that_cannot_work_is_a_registration_error_and_a_value_error(make: Callable[[], object]) -> None:

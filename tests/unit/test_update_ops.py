@@ -49,7 +49,6 @@ APPLIED: list[tuple[str, Json, dict[str, Json], Json]] = [
     ("append pushes one element", {"a": [1]}, {"type": "append", "path": "a", "value": [2]}, {"a": [1, [2]]}),
     ("append concatenates strings", {"a": "x"}, {"type": "append", "path": "a", "value": "y"}, {"a": "xy"}),
     ("append of a string to a missing key", {}, {"type": "append", "path": "a", "value": "y"}, {"a": "y"}),
-    ("append to null counts as missing", {"a": None}, {"type": "append", "path": "a", "value": 1}, {"a": [1]}),
     ("append to a missing key", {}, {"type": "append", "path": "a", "value": 1}, {"a": [1]}),
     ("append to a missing nested place", {}, {"type": "append", "path": ["a", "b"], "value": "y"}, {"a": {"b": ["y"]}}),
     (
@@ -137,6 +136,8 @@ REFUSED: list[tuple[Json, object, str]] = [
     ({}, {"type": "decrement", "path": "a", "by": -(2**63)}, "decrement.overflow"),
     ({"a": 1}, {"type": "append", "path": "a", "value": 1}, "append.type_mismatch"),
     ({"a": "x"}, {"type": "append", "path": "a", "value": 1}, "append.type_mismatch"),
+    ({"a": None}, {"type": "append", "path": "a", "value": 1}, "append.type_mismatch"),
+    ({"a": None}, {"type": "append", "path": ["a"], "value": "x"}, "append.type_mismatch"),
     ({}, {"type": "append", "value": 1}, "append.type_mismatch"),
     ({}, {"type": "merge", "value": [1]}, "merge.value.not_an_object"),
     ({}, {"type": "merge", "value": None}, "merge.value.not_an_object"),

@@ -72,6 +72,8 @@ class TestRegisterWorker:
             lambda: register_worker(options={"worker_name": "orders"}),
             lambda: register_worker(None, {"workerName": "orders", "otel": {}}),
             lambda: register_worker(worker_name="orders"),
+            lambda: register_worker(options=InitOptions(worker_name="other"), worker_name="orders"),
+            lambda: register_worker(options={"workerName": "other"}, worker_name="orders"),
         ],
     )
     def test_every_spelling_names_the_worker(self, make: Callable[[], Worker]) -> None:
@@ -81,6 +83,76 @@ class TestRegisterWorker:
         worker = register_worker()
         assert worker.name == "worker"
         assert worker.options.invocation_timeout_ms == 30_000
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {
+                "worker_name": "orders",
+                "worker_description": "Orders.",
+                "invocation_timeout_ms": 5,
+                "namespace": "shop",
+                "enable_metrics_reporting": False,
+                "reconnection_config": {"max_retries": 3},
+                "otel": {"enabled": False},
+                "headers": {"x": "y"},
+                "telemetry": {"language": "python"},
+            },
+            {
+                "workerName": "orders",
+                "workerDescription": "Orders.",
+                "invocationTimeoutMs": 5,
+                "namespace": "shop",
+                "enableMetricsReporting": False,
+                "reconnectionConfig": {"max_retries": 3},
+                "otel": {"enabled": False},
+                "headers": {"x": "y"},
+                "telemetry": {"language": "python"},
+            },
+        ],
+        ids=["python", "javascript"],
+    )
+    def test_every_option_of_iii_is_taken_from_a_dict_in_both_spellings(self, options: dict[str, Any]) -> None:
+        assert register_worker(options=options).options == InitOptions(
+            worker_name="orders",
+            worker_description="Orders.",
+            invocation_timeout_ms=5,
+            namespace="shop",
+            enable_metrics_reporting=False,
+            reconnection_config={"max_retries": 3},
+            otel={"enabled": False},
+            headers={"x": "y"},
+            telemetry={"language": "python"},
+        )
+
+    def test_a_name_beside_the_options_keeps_the_others(self) -> None:
+        worker = register_worker(options={"invocation_timeout_ms": 5}, worker_name="orders")
+        assert (worker.name, worker.options.invocation_timeout_ms) == ("orders", 5)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"workername": "orders"}, r"unknown option 'workername'; did you mean 'worker_?[nN]ame'\?"),
+            ({"invocation_timeout": 5}, "unknown option 'invocation_timeout'; did you mean 'invocation_timeout_ms'"),
+            ({"port": 5}, r"unknown option 'port'; known are .*worker_name"),
+            ({5: "orders"}, "unknown option 5"),
+            ({"worker_name": "a", "workerName": "a"}, "option 'worker_name' is given in both spellings"),
+            ("orders", "options must be InitOptions or a dict, found 'orders'"),
+        ],
+    )
+    def test_an_option_that_does_not_exist_is_a_type_error(self, options: Any, message: str) -> None:
+        with pytest.raises(TypeError, match=message):
+            register_worker(options=options)
+
+    def test_a_refused_worker_is_not_collected(self) -> None:
+        with collecting_workers() as found, pytest.raises(TypeError):
+            register_worker(options={"port": 5})
+        assert found == []
+
+    @pytest.mark.parametrize("namespace", ["", " \t", 5])
+    def test_a_blank_namespace_is_a_value_error_as_in_iii(self, namespace: Any) -> None:
+        with pytest.raises(ValueError, match="namespace must be a text that is not blank"):
+            InitOptions(namespace=namespace)
 
     @pytest.mark.parametrize("timeout", [0, -1, True, 1.5, "5", None, 2**31])
     def test_a_timeout_that_cannot_work_is_a_value_error(self, timeout: Any) -> None:
@@ -271,6 +343,27 @@ class TestRegisterTrigger:
     def test_what_is_no_dict_is_a_type_error(self, worker: Worker) -> None:
         with pytest.raises(TypeError, match="a trigger must be a dict"):
             worker.register_trigger("http")  # type: ignore[arg-type]
+
+    def test_a_key_without_effect_is_one_warning_that_names_the_function_and_the_key(
+        self, worker: Worker, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        config = {"topic": "t", "queue_config": {"maxRetries": 1, "maxPriority": 9, "delaySeconds": 5}}
+        worker.register_trigger({"type": "durable:subscriber", "function_id": "a::b", "config": config})
+        assert [(record.name, record.levelname) for record in caplog.records] == [("iii_runtime.registry", "WARNING")]
+        assert caplog.records[0].getMessage() == (
+            "trigger of 'a::b': no effect here has queue_config.maxPriority, queue_config.delaySeconds"
+        )
+        assert caplog.records[0].__dict__["iii"] == {
+            "function_id": "a::b",
+            "keys": ["queue_config.maxPriority", "queue_config.delaySeconds"],
+        }
+        assert len(worker.registry.triggers()) == 1
+
+    def test_a_refused_trigger_warns_of_nothing(self, worker: Worker, caplog: pytest.LogCaptureFixture) -> None:
+        config = {"topic": "", "queue_config": {"maxPriority": 9}}
+        with pytest.raises(RegistrationError, match=r"trigger of 'a::b': config key 'topic'"):
+            worker.register_trigger({"type": "durable:subscriber", "function_id": "a::b", "config": config})
+        assert caplog.records == []
 
     def test_an_unregistered_trigger_is_gone_and_the_others_stay(self, worker: Worker) -> None:
         first = worker.register_trigger({"type": "state", "function_id": "a::b"})

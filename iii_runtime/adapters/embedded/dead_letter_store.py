@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from typing import cast
+from typing import NamedTuple, cast
 
 from iii_runtime.adapters.embedded.database import Database
 from iii_runtime.adapters.embedded.queue_rows import NewMessage, insert
@@ -35,6 +35,24 @@ _TAKE = "DELETE FROM q_letter WHERE queue = ? AND receipt = ? RETURNING g, first
 _RECEIPTS = "SELECT receipt FROM q_letter WHERE queue = ? ORDER BY died"
 
 
+class _Row(NamedTuple):
+    """The columns of `_COLUMNS`."""
+
+    receipt: str
+    queue: str
+    function_id: str | None
+    generation: int
+    cause: Cause
+    error: str
+    errors: str | None
+    attempts: int
+    receives: int
+    first_ms: int
+    failed_ms: int
+    size_bytes: int
+    letter: str
+
+
 class SqliteDeadLetterStore:
     """The dead letters of all queues."""
 
@@ -50,7 +68,7 @@ class SqliteDeadLetterStore:
         """Return letters of one queue, oldest death first."""
         return await self._database.read(
             lambda connection: [
-                _letter(*row) for row in connection.execute(LIST, (queue_name, limit, offset)).fetchall()
+                _letter(_Row._make(row)) for row in connection.execute(LIST, (queue_name, limit, offset)).fetchall()
             ]
         )
 
@@ -64,7 +82,7 @@ class SqliteDeadLetterStore:
 
         def op(connection: sqlite3.Connection) -> DeadLetter | None:
             row = connection.execute(_GET, (receipt,)).fetchone()
-            return None if row is None else _letter(*row)
+            return None if row is None else _letter(_Row._make(row))
 
         return await self._database.read(op)
 
@@ -141,20 +159,19 @@ def _redrive(connection: sqlite3.Connection, queue: QueueSpec, receipt: str, now
     return bool(taken)
 
 
-def _letter(*row: object) -> DeadLetter:
-    (receipt, queue, fn, generation, cause, error, errors, attempts, receives, first_ms, failed_ms, size, body) = row
+def _letter(row: _Row) -> DeadLetter:
     return DeadLetter(
-        receipt=cast(str, receipt),
-        queue=cast(str, queue),
-        function_id=cast("str | None", fn),
-        generation=cast(int, generation),
-        cause=cast("Cause", cause),
-        error=error_from_json(cast("dict[str, Json]", decode_stored(cast(str, error)))),
-        errors=decode_errors(cast("str | None", errors)),
-        attempts=cast(int, attempts),
-        receives=cast(int, receives),
-        first_ms=cast(int, first_ms),
-        failed_ms=cast(int, failed_ms),
-        size_bytes=cast(int, size),
-        letter=cast(str, body),
+        receipt=row.receipt,
+        queue=row.queue,
+        function_id=row.function_id,
+        generation=row.generation,
+        cause=row.cause,
+        error=error_from_json(cast("dict[str, Json]", decode_stored(row.error))),
+        errors=decode_errors(row.errors),
+        attempts=row.attempts,
+        receives=row.receives,
+        first_ms=row.first_ms,
+        failed_ms=row.failed_ms,
+        size_bytes=row.size_bytes,
+        letter=row.letter,
     )

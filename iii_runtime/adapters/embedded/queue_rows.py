@@ -9,27 +9,28 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 
 from iii_runtime.core.queue import QueueSpec, release_delay
 from iii_runtime.core.regroup import grouping_of, regroup
 from iii_runtime.ports.message_queue import Delivery
 
 DUE = (
-    "SELECT seq, receipt, body, g, n, rc, grp FROM q_msg WHERE queue = ? AND visible_at <= ? "
+    "SELECT seq, grp, receipt, g, n, rc, rc - uncounted, body FROM q_msg WHERE queue = ? AND visible_at <= ? "
     "ORDER BY visible_at, seq LIMIT ?"
 )
 NEXT_DUE = "SELECT visible_at FROM q_msg WHERE queue = ? AND visible_at IS NOT NULL ORDER BY visible_at LIMIT 1"
 TAKE = "UPDATE q_msg SET held = 1, rc = rc + 1, visible_at = ? WHERE seq = ?"
 EXTEND = "UPDATE q_msg SET visible_at = ? WHERE seq = ? AND rc = ? AND held = 1"
-HIDE = "UPDATE q_msg SET held = 0, visible_at = ? WHERE seq = ? AND rc = ? AND held = 1"
+HIDE = "UPDATE q_msg SET held = 0, uncounted = uncounted + 1, visible_at = ? WHERE seq = ? AND rc = ? AND held = 1"
 FAIL = "UPDATE q_msg SET held = 0, visible_at = ?, n = ?, errors = ? WHERE seq = ?"
 HELD = (
-    "SELECT seq, queue, grp, receipt, g, n, rc, errors, first_ms, blob, body FROM q_msg "
+    "SELECT seq, queue, grp, receipt, g, n, rc - uncounted, errors, first_ms, blob, body FROM q_msg "
     "WHERE seq = ? AND rc = ? AND held = 1"
 )
 ACKNOWLEDGE = "DELETE FROM q_msg WHERE seq = ? AND rc = ? AND held = 1 RETURNING queue, grp"
 DELETE = "DELETE FROM q_msg WHERE seq = ?"
-HELD_AT_START = "SELECT seq, rc - n FROM q_msg WHERE held = 1"
+HELD_AT_START = "SELECT seq, rc - uncounted - n FROM q_msg WHERE held = 1"
 RELEASE = "UPDATE q_msg SET held = 0, visible_at = ? WHERE seq = ?"
 PURGE = "DELETE FROM q_msg WHERE queue = ? AND NOT (held = 1 AND visible_at > ?)"
 UNBLOCK = (
@@ -73,6 +74,48 @@ class NewMessage:
     first_ms: int
     blob: str | None
     body: str
+
+
+class DueRow(NamedTuple):
+    """A row of `DUE`, as it is before it is taken; `receives` are the counted ones of its `rc`."""
+
+    seq: int
+    group: str | None
+    receipt: str
+    generation: int
+    failed: int
+    rc: int
+    receives: int
+    body: str
+
+
+class HeldRow(NamedTuple):
+    """A row of `HELD`; `receives` are the counted ones, the present one included."""
+
+    seq: int
+    queue: str
+    group: str | None
+    receipt: str
+    generation: int
+    failed: int
+    receives: int
+    errors: str | None
+    first_ms: int
+    blob: str | None
+    body: str
+
+
+def take_due(connection: sqlite3.Connection, queue: str, now_ms: int, until_ms: int, limit: int) -> list[DueRow]:
+    """Put up to `limit` due messages under leases until `until_ms`, and return them as they were before."""
+    found = [DueRow._make(row) for row in connection.execute(DUE, (queue, now_ms, limit)).fetchall()]
+    connection.executemany(TAKE, [(until_ms, row.seq) for row in found])
+    return found
+
+
+def find_held(connection: sqlite3.Connection, delivery: Delivery) -> HeldRow | None:
+    """Return the message if it is still held by this receive."""
+    row = connection.execute(HELD, parse_handle(delivery)).fetchone()
+    return None if row is None else HeldRow._make(row)
 
 
 def insert(connection: sqlite3.Connection, new: NewMessage) -> None:
@@ -123,15 +166,15 @@ def release_all(connection: sqlite3.Connection, now_ms: int) -> int:
     return len(freed)
 
 
-def handle_of(seq: int, receives: int) -> str:
+def handle_of(seq: int, rc: int) -> str:
     """Return the name of a receive."""
-    return f"{seq}.{receives}"
+    return f"{seq}.{rc}"
 
 
 def parse_handle(delivery: Delivery) -> tuple[int, int]:
     """Return the message and the number of its receive that a handle names."""
-    seq, receives = delivery.handle.split(".")
-    return int(seq), int(receives)
+    seq, rc = delivery.handle.split(".")
+    return int(seq), int(rc)
 
 
 def milliseconds(duration: timedelta) -> int:

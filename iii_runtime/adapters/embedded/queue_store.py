@@ -9,7 +9,7 @@ from datetime import timedelta
 from iii_runtime.adapters.embedded import queue_rows as rows
 from iii_runtime.adapters.embedded.database import Database, distinct
 from iii_runtime.adapters.embedded.dead_letter_store import insert_letter
-from iii_runtime.adapters.embedded.queue_rows import NewMessage, milliseconds, parse_handle
+from iii_runtime.adapters.embedded.queue_rows import DueRow, NewMessage, milliseconds, parse_handle
 from iii_runtime.core.letter import Death, compose_letter, decode_errors, encode_errors, with_error
 from iii_runtime.core.message import Cause, ErrorRecord
 from iii_runtime.core.queue import DEDUPE_WINDOW, QueueSpec
@@ -51,24 +51,31 @@ class SqliteMessageQueue:
         )
 
     async def send(self, queue: QueueSpec, messages: Sequence[OutgoingMessage]) -> list[str]:
-        """Store `messages` in order, all or none, and return their receipts."""
+        """Store messages of one queue in order, all or none, and return their receipts."""
+        return await self.send_all([(queue, message) for message in messages])
+
+    async def send_all(self, messages: Sequence[tuple[QueueSpec, OutgoingMessage]]) -> list[str]:
+        """Store messages, each on its queue, in order, all or none, and return their receipts."""
         now_ms = self._clock.now_ms()
+        names = dict.fromkeys(queue.name for queue, _ in messages)
+
+        def wake(_: list[str]) -> None:
+            for name in names:
+                self._on_message(name)
+
         return await self._database.write(
-            lambda connection: [_store(connection, queue.name, message, now_ms) for message in messages],
-            lambda _: self._on_message(queue.name),
+            lambda connection: [_store(connection, queue.name, message, now_ms) for queue, message in messages], wake
         )
 
     async def receive(self, queue: QueueSpec, limit: int, lease: timedelta) -> list[Delivery]:
         """Take up to `limit` messages that are due, oldest first."""
         now_ms = self._clock.now_ms()
         until_ms = now_ms + milliseconds(lease)
-
-        def op(connection: sqlite3.Connection) -> list[Delivery]:
-            found = connection.execute(rows.DUE, (queue.name, now_ms, limit)).fetchall()
-            connection.executemany(rows.TAKE, [(until_ms, row[0]) for row in found])
-            return [_delivery(queue.name, *row) for row in found]
-
-        return await self._database.write(op)
+        return await self._database.write(
+            lambda connection: [
+                _delivery(queue.name, row) for row in rows.take_due(connection, queue.name, now_ms, until_ms, limit)
+            ]
+        )
 
     async def next_due_ms(self, queue: QueueSpec) -> int | None:
         """Return when the next message becomes receivable."""
@@ -97,7 +104,7 @@ class SqliteMessageQueue:
         return await self._database.write(op, self._wake_group(delivery))
 
     async def hide(self, delivery: Delivery, delay: timedelta) -> bool:
-        """Give the message back without counting an attempt. False if the lease was lost."""
+        """Give the message back as if it had not been received. False if the lease was lost."""
         row = (self._clock.now_ms() + milliseconds(delay), *parse_handle(delivery))
         return await self._database.write(
             lambda connection: connection.execute(rows.HIDE, row).rowcount > 0, self._wake(delivery)
@@ -108,13 +115,14 @@ class SqliteMessageQueue:
         visible_at = self._clock.now_ms() + milliseconds(retry_after)
 
         def op(connection: sqlite3.Connection) -> bool:
-            row = connection.execute(rows.HELD, parse_handle(delivery)).fetchone()
+            row = rows.find_held(connection, delivery)
             if row is None:
                 return False
-            seq, _, _, _, _, n, _, errors, _, _, _ = row
-            if delivery.attempt > n:
-                n, errors = delivery.attempt, encode_errors(with_error(decode_errors(errors), delivery.attempt, error))
-            connection.execute(rows.FAIL, (visible_at, n, errors, seq))
+            failed, errors = row.failed, row.errors
+            if delivery.attempt > failed:
+                failed = delivery.attempt
+                errors = encode_errors(with_error(decode_errors(errors), failed, error))
+            connection.execute(rows.FAIL, (visible_at, failed, errors, row.seq))
             return True
 
         return await self._database.write(op, self._wake(delivery))
@@ -124,27 +132,26 @@ class SqliteMessageQueue:
         now_ms, token = self._clock.now_ms(), self._ids.new_id()
 
         def op(connection: sqlite3.Connection) -> bool:
-            row = connection.execute(rows.HELD, parse_handle(delivery)).fetchone()
+            row = rows.find_held(connection, delivery)
             if row is None:
                 return False
-            seq, queue, group, receipt, generation, n, receives, errors, first_ms, blob, body = row
             death = Death(
-                receipt=receipt,
-                queue=queue,
-                generation=generation,
+                receipt=row.receipt,
+                queue=row.queue,
+                generation=row.generation,
                 token=token,
                 cause=cause,
                 error=error,
                 attempts=attempts,
-                receives=receives,
-                first_ms=first_ms,
+                receives=row.receives,
+                first_ms=row.first_ms,
                 failed_ms=now_ms,
             )
-            log = decode_errors(errors)
-            log = with_error(log, attempts, error) if attempts > n else log
-            insert_letter(connection, death, compose_letter(body, death), log, blob)
-            connection.execute(rows.DELETE, (seq,))
-            rows.unblock(connection, queue, group)
+            log = decode_errors(row.errors)
+            log = with_error(log, attempts, error) if attempts > row.failed else log
+            insert_letter(connection, death, compose_letter(row.body, death), log, row.blob)
+            connection.execute(rows.DELETE, (row.seq,))
+            rows.unblock(connection, row.queue, row.group)
             return True
 
         return await self._database.write(op, self._wake_group(delivery))
@@ -201,16 +208,14 @@ def _store(connection: sqlite3.Connection, queue: str, message: OutgoingMessage,
     return message.receipt
 
 
-def _delivery(
-    queue: str, seq: int, receipt: str, body: str, generation: int, n: int, receives: int, group: str | None
-) -> Delivery:
+def _delivery(queue: str, row: DueRow) -> Delivery:
     return Delivery(
-        receipt=receipt,
+        receipt=row.receipt,
         queue=queue,
-        body=body,
-        generation=generation,
-        attempt=n + 1,
-        receives=receives + 1,
-        handle=rows.handle_of(seq, receives + 1),
-        group=group,
+        body=row.body,
+        generation=row.generation,
+        attempt=row.failed + 1,
+        receives=row.receives + 1,
+        handle=rows.handle_of(row.seq, row.rc + 1),
+        group=row.group,
     )

@@ -29,14 +29,14 @@ UNREFERENCED_BLOB_RETENTION = timedelta(hours=1)
 """Longer than any message can take from its blob being stored until itself is."""
 
 _ROWS_PER_STEP = 500
-_FILES_PER_SWEEP = 1_000
+_FILES_PER_STEP = 1_000
 _PAGES_PER_SWEEP = 2_000
 
 _REFERENCED = (
     "SELECT blob FROM q_msg WHERE blob IS NOT NULL UNION ALL SELECT blob FROM q_letter WHERE blob IS NOT NULL "
     "UNION ALL SELECT blob FROM state WHERE blob IS NOT NULL UNION ALL SELECT blob FROM stream WHERE blob IS NOT NULL "
     "UNION ALL SELECT blob FROM feed WHERE blob IS NOT NULL UNION ALL SELECT old_blob FROM feed "
-    "WHERE old_blob IS NOT NULL"
+    "WHERE old_blob IS NOT NULL UNION ALL SELECT blob FROM response WHERE blob IS NOT NULL"
 )
 
 
@@ -89,9 +89,14 @@ class Retention:
 
         def op(connection: sqlite3.Connection) -> int:
             keys = {key for (key,) in connection.execute(_REFERENCED)}
-            return self._blobs.remove_unreferenced(keys, until_ms, _FILES_PER_SWEEP)
+            return self._blobs.remove_unreferenced(keys, until_ms, _FILES_PER_STEP)
 
-        return await self._database.read(op)
+        removed = 0
+        while True:
+            count = await self._database.read(op)
+            removed += count
+            if count < _FILES_PER_STEP:
+                return removed
 
 
 def _give_pages_back(connection: sqlite3.Connection) -> int:

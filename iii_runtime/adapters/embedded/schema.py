@@ -14,6 +14,8 @@ SCHEMA_VERSION = 1
 # visible_at: when the message is receivable, or its lease (held = 1) ends; NULL while it waits behind another message
 # of its group, so that the due messages of a queue are one range of q_msg_due however many wait behind them.
 # ready_at: when it becomes receivable at the earliest, once it leads its group.
+# rc: how often it was received, which only grows, for it names the receive that holds the message. uncounted: how many
+# of these receives gave it back as if they had not been.
 _DDL = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
@@ -21,7 +23,7 @@ CREATE TABLE q_msg (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
   queue TEXT NOT NULL, grp TEXT, receipt TEXT NOT NULL,
   g INTEGER NOT NULL, visible_at INTEGER, ready_at INTEGER NOT NULL, first_ms INTEGER NOT NULL,
-  held INTEGER NOT NULL DEFAULT 0, rc INTEGER NOT NULL DEFAULT 0,
+  held INTEGER NOT NULL DEFAULT 0, rc INTEGER NOT NULL DEFAULT 0, uncounted INTEGER NOT NULL DEFAULT 0,
   n INTEGER NOT NULL DEFAULT 0, errors TEXT,
   blob TEXT, body TEXT NOT NULL
 );
@@ -71,9 +73,10 @@ CREATE INDEX feed_blob ON feed (blob) WHERE blob IS NOT NULL;
 
 CREATE TABLE response (
   key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, holder TEXT NOT NULL, begun_ms INTEGER NOT NULL,
-  status INTEGER, headers TEXT, body BLOB
+  status INTEGER, headers TEXT, body BLOB, blob TEXT
 ) WITHOUT ROWID;
 CREATE INDEX response_age ON response (begun_ms);
+CREATE INDEX response_blob ON response (blob) WHERE blob IS NOT NULL;
 
 CREATE TABLE tick (job TEXT PRIMARY KEY, nominal_ms INTEGER NOT NULL) WITHOUT ROWID;
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 from iii_runtime.core.change import Change, change_from_json, change_to_json
 from iii_runtime.core.payload import copy_json
@@ -20,8 +21,8 @@ class MemoryChangeFeed:
 
     async def read(self, after: int, limit: int) -> list[FeedEntry]:
         """Return up to `limit` changes behind position `after`, in order."""
-        entries = [(position, change) for position, change in self._entries.items() if position > after]
-        return [FeedEntry(position=position, change=_copied(change)) for position, change in entries[:limit]]
+        behind = (entry for entry in self._entries.items() if entry[0] > after)
+        return [FeedEntry(position=position, change=_copied(change)) for position, change in islice(behind, limit)]
 
     async def forget(self, positions: Sequence[int]) -> None:
         """Remove delivered changes."""

@@ -11,7 +11,13 @@ from iii_runtime.ports.dead_letter import DeadLetter
 
 @dataclass(slots=True, kw_only=True)
 class ShelfMessage:
-    """A message. `visible_at` is when it is receivable, or when its lease ends, both in Unix milliseconds."""
+    """A message.
+
+    Attributes:
+        visible_at: When it is receivable, or when its lease ends, both in Unix milliseconds.
+        taken: How often it was received; the number of the newest receive, which may be holding it.
+        uncounted: How many of these receives gave it back as if they had not been.
+    """
 
     seq: int
     queue: str
@@ -23,9 +29,15 @@ class ShelfMessage:
     first_ms: int
     body: str
     is_held: bool = False
-    receives: int = 0
+    taken: int = 0
+    uncounted: int = 0
     failed: int = 0
     errors: ErrorLog = ()
+
+    @property
+    def receives(self) -> int:
+        """The receives that count."""
+        return self.taken - self.uncounted
 
 
 @dataclass(slots=True)

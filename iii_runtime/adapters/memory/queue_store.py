@@ -31,9 +31,14 @@ class MemoryMessageQueue:
         self._shelf.on_message(queue.name)
 
     async def send(self, queue: QueueSpec, messages: Sequence[OutgoingMessage]) -> list[str]:
-        """Store `messages` in order and return their receipts."""
-        receipts = [self._store(queue.name, message) for message in messages]
-        self._shelf.on_message(queue.name)
+        """Store messages of one queue in order and return their receipts."""
+        return await self.send_all([(queue, message) for message in messages])
+
+    async def send_all(self, messages: Sequence[tuple[QueueSpec, OutgoingMessage]]) -> list[str]:
+        """Store messages, each on its queue, in order and return their receipts."""
+        receipts = [self._store(queue.name, message) for queue, message in messages]
+        for name in dict.fromkeys(queue.name for queue, _ in messages):
+            self._shelf.on_message(name)
         return receipts
 
     async def receive(self, queue: QueueSpec, limit: int, lease: timedelta) -> list[Delivery]:
@@ -43,7 +48,7 @@ class MemoryMessageQueue:
         taken = sorted(due, key=lambda message: (message.visible_at, message.seq))[:limit]
         for message in taken:
             message.is_held = True
-            message.receives += 1
+            message.taken += 1
             message.visible_at = self._later(lease)
         return [_delivery(message) for message in taken]
 
@@ -68,13 +73,12 @@ class MemoryMessageQueue:
         return True
 
     async def hide(self, delivery: Delivery, delay: timedelta) -> bool:
-        """Give the message back without counting an attempt. False if the lease was lost."""
+        """Give the message back as if it had not been received. False if the lease was lost."""
         message = self._held(delivery)
         if message is None:
             return False
-        message.is_held = False
-        message.visible_at = self._later(delay)
-        self._shelf.on_message(delivery.queue)
+        message.uncounted += 1
+        self._give_back(message, delay)
         return True
 
     async def fail(self, delivery: Delivery, error: ErrorRecord, retry_after: timedelta) -> bool:
@@ -85,7 +89,8 @@ class MemoryMessageQueue:
         if delivery.attempt > message.failed:
             message.failed = delivery.attempt
             message.errors = with_error(message.errors, delivery.attempt, error)
-        return await self.hide(delivery, retry_after)
+        self._give_back(message, retry_after)
+        return True
 
     async def bury(self, delivery: Delivery, cause: Cause, error: ErrorRecord, attempts: int) -> bool:
         """Make the message a dead letter. False if the lease was lost."""
@@ -162,6 +167,11 @@ class MemoryMessageQueue:
         )
         return message.receipt
 
+    def _give_back(self, message: ShelfMessage, delay: timedelta) -> None:
+        message.is_held = False
+        message.visible_at = self._later(delay)
+        self._shelf.on_message(message.queue)
+
     def _held(self, delivery: Delivery) -> ShelfMessage | None:
         for message in self._shelf.messages:
             if message.is_held and _handle(message) == delivery.handle:
@@ -173,7 +183,7 @@ class MemoryMessageQueue:
 
 
 def _handle(message: ShelfMessage) -> str:
-    return f"{message.seq}.{message.receives}"
+    return f"{message.seq}.{message.taken}"
 
 
 def _delivery(message: ShelfMessage) -> Delivery:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from iii_runtime.core.config.document import KeyPath
@@ -29,8 +28,8 @@ from iii_runtime.core.config.values import (
     StreamConfig,
     TopicDefaults,
 )
+from iii_runtime.core.queue import QUEUE_NAME_RULE, is_queue_name
 
-_QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _GROUP_FIELD = "message_group_field"
 
 
@@ -130,9 +129,8 @@ class _SectionReader:
         for name, value in queues.items():
             place = (*path, name)
             self._declare(f"queue '{name}'", place)
-            if not _QUEUE_NAME.fullmatch(name):
-                expected = "a queue name of 1 to 80 letters, digits, '.', '_' or '-' that starts with a letter or digit"
-                self._findings.mismatch(place, expected=expected, found=name)
+            if not is_queue_name(name):
+                self._findings.mismatch(place, expected=QUEUE_NAME_RULE, found=name)
             if isinstance(value, dict):
                 self._check_group(value, place)
             if entry := validate(QueueEntry, value, place, self._findings):

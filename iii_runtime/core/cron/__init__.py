@@ -4,12 +4,4 @@ from iii_runtime.core.cron.expression import CronError, CronFields
 from iii_runtime.core.cron.job import CronJob, cron_payload, job_id, tick_id
 from iii_runtime.core.cron.schedule import CronSchedule
 
-__all__ = [
-    "CronError",
-    "CronFields",
-    "CronJob",
-    "CronSchedule",
-    "cron_payload",
-    "job_id",
-    "tick_id",
-]
+__all__ = ["CronError", "CronFields", "CronJob", "CronSchedule", "cron_payload", "job_id", "tick_id"]

@@ -1,5 +1,7 @@
 """The cron grammar: from an expression's text to the values that each field allows."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from iii_runtime.core.errors import IiiError
@@ -39,9 +41,9 @@ class CronFields:
 def parse_fields(expression: str) -> CronFields:
     """Read an expression of 6 fields (seconds first), of 7 (with a year), or a macro.
 
-    Each field is `*` or a list of values and ranges, each with an optional `/step`. Months and
-    weekdays may be names in any case. `?` means `*` and belongs to the two day fields. The macros
-    are `@yearly`, `@monthly`, `@weekly`, `@daily` and `@hourly`.
+    Each field is `*` or a list of values and ranges, each with an optional `/step`. Months and weekdays may be names in
+    any case. `?` means `*` and belongs to the two day fields. The macros are `@yearly`, `@monthly`, `@weekly`, `@daily`
+    and `@hourly`.
 
     Raises:
         CronError: The text is not such an expression.

@@ -1,5 +1,7 @@
 """A registered cron trigger, and the names by which its ticks are told apart."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -11,7 +13,7 @@ class CronJob:
     """A function that a schedule starts.
 
     Attributes:
-        trigger_id: Names the registration, in logs.
+        trigger_id: Names the registration, in errors.
         function_id: The function to start, `service::name`.
         schedule: When.
         overlap: Start a tick although an earlier one still runs; by default it is skipped.
@@ -29,7 +31,7 @@ class CronJob:
 
 
 def job_id(function_id: str, schedule: CronSchedule) -> str:
-    """The stable, readable identity of a function on a schedule.
+    """Return the stable, readable identity of a function on a schedule.
 
     A changed expression or time zone makes another job, so ticks of the old one never count for it.
     """
@@ -37,7 +39,7 @@ def job_id(function_id: str, schedule: CronSchedule) -> str:
 
 
 def tick_id(function_id: str, schedule: CronSchedule, nominal: datetime) -> str:
-    """The stable, readable identity of one tick, by its aware nominal time.
+    """Return the stable, readable identity of one tick, by its aware nominal time.
 
     A tick that is delivered twice has the same identity, so its duplicates collapse.
     """
@@ -45,7 +47,7 @@ def tick_id(function_id: str, schedule: CronSchedule, nominal: datetime) -> str:
 
 
 def cron_payload(job_id: str, nominal: datetime, actual: datetime) -> dict[str, str]:
-    """What a function receives for a tick; both aware instants as RFC 3339 in UTC."""
+    """Return what a function receives for a tick; both aware instants as RFC 3339 in UTC."""
     return {
         "trigger": "cron",
         "job_id": job_id,

@@ -1,5 +1,7 @@
 """When a cron expression fires: local times of one time zone as instants in UTC."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,9 +15,9 @@ from iii_runtime.core.cron.expression import CronError, CronFields, parse_fields
 class CronSchedule:
     """A cron expression in a time zone, read once and known to fire.
 
-    The expression is matched against the local time of the zone. A local time that daylight saving
-    skips does not fire; one that it repeats fires once, the first time. So an expression that fires
-    every few minutes pauses while the clocks repeat an hour. Ticks lie in the years 1970-2099.
+    The expression is matched against the local time of the zone. A local time that daylight saving skips does not fire;
+    one that it repeats fires once, the first time. So an expression that fires every few minutes pauses while the
+    clocks repeat an hour. Ticks lie in the years 1970-2099.
 
     Attributes:
         expression: The text as written, single-spaced.
@@ -34,8 +36,8 @@ class CronSchedule:
         Args:
             expression: Such as `0 30 9 * * MON-FRI`; see `parse_fields` for the grammar.
             timezone: An IANA name.
-            after: Refuse an expression without a tick after this aware instant, such as one
-                whose years have all passed; by default any tick in 1970-2099 will do.
+            after: Refuse an expression without a tick after this aware instant, such as one whose years have all
+                passed; by default any tick in 1970-2099 will do.
 
         Raises:
             CronError: A field, the time zone, or an expression that can never fire.
@@ -54,7 +56,7 @@ class CronSchedule:
         return schedule
 
     def next_after(self, instant: datetime) -> datetime | None:
-        """The first tick strictly after an aware instant, in UTC; None when there is no more.
+        """Return the first tick strictly after an aware instant, in UTC; None when there is no more.
 
         Raises:
             ValueError: The instant is naive.
@@ -75,7 +77,7 @@ class CronSchedule:
         return None
 
     def _next_local(self, local: datetime) -> datetime | None:
-        """The first matching naive local time after another, with croniter's options pinned."""
+        """Return the first matching naive local time after another, with croniter's options pinned."""
         # Loaded here: a process that only registers its triggers does without it.
         from croniter import CroniterBadDateError, croniter  # noqa: PLC0415
 
@@ -121,7 +123,7 @@ def _check_timezone(timezone: str) -> None:
 
 
 def _fires_some_year(fields: CronFields) -> bool:
-    """Whether it is plain without evaluating that a tick exists; False means that one has to look.
+    """Return whether it is plain without evaluating that a tick exists; False means that one has to look.
 
     A day that every month has meets every weekday within the years, and no zone has always skipped it.
     """
@@ -133,7 +135,7 @@ def _values_or_star(values: Sequence[int], size: int) -> str:
 
 
 def _last_second_of_shift(local: datetime, zone: ZoneInfo) -> datetime:
-    """The last local second of the skipped or repeated stretch around a local time in one.
+    """Return the last local second of the skipped or repeated stretch around a local time in one.
 
     Jumping there at once keeps an every-second expression from walking through the whole hour.
     """

@@ -13,6 +13,7 @@ from iii_runtime.core.http.errors import (
     RouteInvalidError,
 )
 from iii_runtime.core.http.replies import (
+    RESPONSE_MEMBERS,
     HttpReply,
     condition_not_met,
     error_envelope,
@@ -38,6 +39,7 @@ from iii_runtime.core.http.routes import (
 )
 
 __all__ = [
+    "RESPONSE_MEMBERS",
     "ApiRequest",
     "ApiResponse",
     "BadRequestError",

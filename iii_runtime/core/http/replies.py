@@ -15,6 +15,9 @@ Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+RESPONSE_MEMBERS = frozenset({"body", "headers", "status_code", "statusCode"})
+"""The members of a dict that is a response. A dict without any of them answers 200 with `{}`, as in iii."""
+
 _FRAMING = frozenset({"content-length", "transfer-encoding", "connection"})
 _STATUSES_WITHOUT_BODY = frozenset({204, 205, 304})
 
@@ -152,7 +155,7 @@ def _parts(result: object) -> tuple[object, object, object]:
     members = dump(mode="json", by_alias=True) if callable(dump) else result
     if members is None:
         return 200, {}, None
-    if callable(dump) and isinstance(members, Mapping) and not members.keys() & {"body", "status_code", "statusCode"}:
+    if callable(dump) and isinstance(members, Mapping) and not members.keys() & RESPONSE_MEMBERS:
         return 200, members, None
     if not isinstance(members, Mapping):
         return 200, members, None

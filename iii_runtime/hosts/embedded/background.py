@@ -9,20 +9,23 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from iii_runtime.core.cron import CronJob, CronSchedule, cron_payload
+from iii_runtime.core.errors import InvocationError
 from iii_runtime.core.invocation import Invocation
 from iii_runtime.core.payload import Json, to_json
 from iii_runtime.core.queue import QueueSpec
 from iii_runtime.core.triggers import Cron
-from iii_runtime.engine.builtins.payload import Fields, failing_as
+from iii_runtime.engine.builtins.payload import Fields
 from iii_runtime.engine.conditions import condition_holds
-from iii_runtime.engine.cron import CronScheduler
+from iii_runtime.engine.cron import CronBusyError, CronJobNotFoundError, CronScheduler
 from iii_runtime.engine.invoke import Call
 from iii_runtime.engine.runtime import Runtime
 from iii_runtime.hosts.embedded.feed_pump import FeedPump, Push
+from iii_runtime.hosts.embedded.isolation import Isolation
 from iii_runtime.hosts.embedded.queue_runner import QueueRunner
 
 _log = logging.getLogger("iii_runtime.host")
 _SWEEP_EVERY = timedelta(hours=1)
+_RESTART_PAUSE = timedelta(seconds=1)
 _RUNNER_GRACE = timedelta(seconds=10)
 
 Sweep = Callable[[], Coroutine[Any, Any, object]]
@@ -42,9 +45,10 @@ class Background:
         self._stores = runtime.stores
         self._sweep = sweep
         self._runners: dict[str, QueueRunner] = {}
+        self._isolation = Isolation(on_open=self.wake_queues)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._feed = FeedPump(runtime.stores, runtime.changes, push)
-        self._cron = CronScheduler(clock=runtime.stores.clock, ticks=runtime.stores.ticks, fire=self._fire)
+        self._cron = self._new_cron()
         self._conditions: dict[str, str | None] = {}
         self._following: asyncio.Task[None] | None = None
         self._one_at_a_time = asyncio.Lock()
@@ -82,9 +86,9 @@ class Background:
         loop = asyncio.get_running_loop()
         self._runtime.app.on_change(lambda: self._on_registered(loop))
         await self.reconcile()
-        self._start("feed", self._feed.run())
-        self._start("cron", self._cron.run())
-        self._start("sweep", self._expire())
+        self._start("change feed", self._feed.run)
+        self._start("cron", self._run_schedules)
+        self._start("expiry", self._expire)
         await asyncio.sleep(0)  # each takes its first step, so that it counts as at work from now on
 
     async def reconcile(self) -> None:
@@ -119,22 +123,42 @@ class Background:
     async def stop(self, grace: timedelta) -> int:
         """Drain: start nothing new, let what runs end within `grace`; return how many messages were given up."""
         self._stopping = True
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + grace.total_seconds()
         if self._following is not None:
             self._following.cancel()
             await asyncio.wait({self._following})
         self._cron.stop()
         given_up = sum(await asyncio.gather(*(runner.stop(grace) for runner in self._runners.values())))
-        await self._runtime.settle(grace)
+        await self._runtime.settle(timedelta(seconds=max(deadline - loop.time(), 0)))
         for name, task in self._tasks.items():
             if not name.startswith("queue "):
                 task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         return given_up
 
-    def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work, name=name)
-        task.add_done_callback(_report)
-        self._tasks[name] = task
+    def _start(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._tasks[name] = asyncio.create_task(self._keep_going(name, work), name=name)
+
+    async def _keep_going(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do `work`, and again after a pause if a defect ends it: a host must not serve on with a loop missing."""
+        while True:
+            try:
+                await work()
+            except Exception:  # noqa: BLE001 - whatever the defect is, the loop must go on
+                _log.exception("a loop failed and is started again", extra={"iii": {"loop": name}})
+            else:
+                return
+            await self._stores.clock.sleep_until(self._stores.clock.now() + _RESTART_PAUSE)
+
+    async def _run_schedules(self) -> None:
+        if self._cron.has_ended:
+            self._cron = self._new_cron()
+            self._cron.replace(self._jobs())
+        await self._cron.run()
+
+    def _new_cron(self) -> CronScheduler:
+        return CronScheduler(clock=self._stores.clock, ticks=self._stores.ticks, fire=self._fire)
 
     def _on_registered(self, loop: asyncio.AbstractEventLoop) -> None:
         if not loop.is_closed():
@@ -151,8 +175,8 @@ class Background:
         for name, queue in queues.items():
             if name not in self._runners:
                 await self._stores.queue.prepare(queue)
-                self._runners[name] = QueueRunner(queue, self._stores, self._runtime.deliverer)
-                self._start(f"queue {name}", self._runners[name].run())
+                self._runners[name] = QueueRunner(queue, self._stores, self._runtime.deliverer, self._isolation)
+                self._start(f"queue {name}", self._runners[name].run)
 
     async def _stop_runner(self, name: str, grace: timedelta) -> None:
         await self._runners[name].stop(grace)
@@ -182,8 +206,10 @@ class Background:
     async def _run_cron(self, payload: Json, _caller: Invocation | None) -> Json:
         """`{function_id}` -> `{function_id, scheduled_time}`: fire its first cron job now and wait for its end."""
         function_id = Fields("iii::cron::run", "request_invalid", payload).name("function_id")
-        async with failing_as("cron_failed", "iii::cron::run"):
+        try:
             nominal = await self._cron.run_now(function_id)
+        except (CronBusyError, CronJobNotFoundError) as error:
+            raise InvocationError(error.code, error.message, function_id) from error
         return {"function_id": function_id, "scheduled_time": nominal.isoformat()}
 
     async def _list_cron(self, _payload: Json, _caller: Invocation | None) -> Json:

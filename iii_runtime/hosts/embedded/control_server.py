@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -13,7 +14,7 @@ from iii_runtime.adapters.system import Uuid4Source
 from iii_runtime.core.config.values import LOOPBACK
 from iii_runtime.core.errors import EnqueueError, IiiError, InvocationError
 from iii_runtime.core.http import HttpError, HttpReply
-from iii_runtime.core.payload import MAX_PAYLOAD_BYTES, Json, decode_json, render_json
+from iii_runtime.core.payload import LARGE_BYTES, MAX_PAYLOAD_BYTES, Json, decode_json, render_json
 from iii_runtime.core.trigger_request import TriggerRequest, parse_trigger_request
 from iii_runtime.hosts.embedded.listener import Listener, to_response
 from iii_runtime.hosts.embedded.origins import is_loopback_netloc
@@ -81,7 +82,7 @@ class ControlServer:
         except HttpError as error:
             return to_response(_refusal(error.status, error.code.lower(), error.message), closes=True)
         try:
-            called = parse_trigger_request(decode_json(raw, "the request"))
+            called = await asyncio.to_thread(_parse, raw) if len(raw) > LARGE_BYTES else _parse(raw)
         except IiiError as error:
             return to_response(_failure(400, error, None))
         return to_response(await self._carry_out(called))
@@ -105,6 +106,10 @@ class ControlServer:
             return _json_reply(200, {"result": await self._call(called)})
         except IiiError as error:
             return _failure(500, error, called.function_id)
+
+
+def _parse(raw: bytes) -> TriggerRequest:
+    return parse_trigger_request(decode_json(raw, "the request"))
 
 
 def _failure(status: int, error: IiiError, function_id: str | None) -> HttpReply:

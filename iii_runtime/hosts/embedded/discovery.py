@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import pkgutil
 import sys
 import traceback
@@ -19,16 +18,22 @@ def discover_workers(targets: Sequence[str]) -> list[Worker]:
     """Import every target and return the workers they create, in order.
 
     Args:
-        targets: Python files, package folders, or dotted module names. Every module of a package is imported, but no
-            `__main__`.
+        targets: Python files, folders, or dotted module names. A folder with `__init__.py` is a package: all its
+            modules are imported by their dotted names, but no `__main__`. A folder without is its files, which import
+            each other by their bare names. A file of a package is imported as part of it.
 
     Raises:
         HostError: `worker_not_found`: no such file or module, or it creates no worker. `worker_import_failed`: the
-            import raised; the message names file and line.
+            import raised; the message names file and line. `module_name_taken`: two files, or a file and an installed
+            module, have one name.
     """
+    before = set(sys.modules)
     with collecting_workers() as workers:
-        for target in targets:
-            _import_target(target)
+        names = [name for target in targets for name in _import_target(target)]
+    # A module that was imported earlier in this process created its workers then.
+    for name in [name for name in names if name in before]:
+        found = [value for value in vars(sys.modules[name]).values() if isinstance(value, Worker)]
+        workers.extend(worker for worker in found if worker not in workers)
     if not workers:
         raise HostError(
             f"{', '.join(targets)}: no worker found. A worker file calls `worker = register_worker(...)`.",
@@ -37,47 +42,40 @@ def discover_workers(targets: Sequence[str]) -> list[Worker]:
     return workers
 
 
-def _import_target(target: str) -> None:
+def _import_target(target: str) -> list[str]:
     path = Path(target)
+    is_module = not path.is_dir() and path.suffix != ".py"
     try:
-        if path.is_dir():
-            _import_package(path.resolve())
-        elif path.suffix == ".py":
-            _import_file(path.resolve())
-        else:
-            _put_first(Path.cwd())
-            _import_modules(importlib.import_module(target))
+        if is_module:
+            _put_on_path(Path.cwd())
+            return _import_modules(importlib.import_module(target))
+        return _import_folder(path.resolve()) if path.is_dir() else [_import_file(path.resolve())]
     except HostError:
         raise
     except ModuleNotFoundError as error:
-        if error.name is not None and target.split(".", maxsplit=1)[0] == error.name:
+        if is_module and error.name is not None and f"{target}.".startswith(f"{error.name}."):
             raise HostError(f"{target}: no such file, folder or module.", code="worker_not_found") from error
         raise _import_failed(target, error) from error
-    except Exception as error:
-        raise _import_failed(target, error) from error
-    except SystemExit as error:
+    except (Exception, SystemExit) as error:
         raise _import_failed(target, error) from error
 
 
-def _import_package(folder: Path) -> None:
-    if not (folder / "__init__.py").is_file():
-        files = sorted(folder.glob("*.py"))
-        if not files:
-            raise HostError(f"{folder}: no Python file in this folder.", code="worker_not_found")
-        for file in files:
-            _import_file(file)
-        return
-    top = folder
-    while (top.parent / "__init__.py").is_file():
-        top = top.parent
-    _put_first(top.parent)
-    _import_modules(importlib.import_module(".".join(folder.relative_to(top.parent).parts)))
+def _import_folder(folder: Path) -> list[str]:
+    if (folder / "__init__.py").is_file():
+        return _import_modules(importlib.import_module(_dotted_name(folder)))
+    files = sorted(folder.glob("*.py"))
+    if not files:
+        raise HostError(f"{folder}: no Python file in this folder.", code="worker_not_found")
+    return [_import_file(file) for file in files]
 
 
-def _import_modules(module: ModuleType) -> None:
+def _import_modules(module: ModuleType) -> list[str]:
+    names = [module.__name__]
     for found in pkgutil.walk_packages(getattr(module, "__path__", []), f"{module.__name__}.", onerror=_raise):
         if not found.name.endswith(".__main__"):
             importlib.import_module(found.name)
+            names.append(found.name)
+    return names
 
 
 def _raise(_name: str) -> None:
@@ -85,19 +83,34 @@ def _raise(_name: str) -> None:
     raise  # noqa: PLE0704 - called inside the except block of walk_packages
 
 
-def _import_file(file: Path) -> None:
+def _import_file(file: Path) -> str:
     if not file.is_file():
         raise HostError(f"{file}: no such file.", code="worker_not_found")
-    _put_first(file.parent)
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    if spec is None or spec.loader is None:
-        raise HostError(f"{file}: not a Python file.", code="worker_not_found")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = module
-    spec.loader.exec_module(module)
+    if (file.parent / "__init__.py").is_file():
+        return importlib.import_module(
+            _dotted_name(file.parent if file.stem == "__init__" else file.with_suffix(""))
+        ).__name__
+    _put_on_path(file.parent)
+    module = importlib.import_module(file.stem)
+    if Path(getattr(module, "__file__", None) or "").resolve() != file:
+        raise HostError(
+            f"{file}: another module is called '{file.stem}' ({getattr(module, '__file__', None) or 'built in'}). "
+            "Rename the file, or make its folder a package with an __init__.py.",
+            code="module_name_taken",
+        )
+    return module.__name__
 
 
-def _put_first(folder: Path) -> None:
+def _dotted_name(path: Path) -> str:
+    """Return the name under which a package or one of its modules is imported, and make that possible."""
+    top = path.parent
+    while (top / "__init__.py").is_file():
+        top = top.parent
+    _put_on_path(top)
+    return ".".join(path.relative_to(top).parts)
+
+
+def _put_on_path(folder: Path) -> None:
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
@@ -113,4 +126,4 @@ def _import_failed(target: str, error: BaseException) -> HostError:
 
 def _is_ours(filename: str) -> bool:
     package = str(Path(__file__).resolve().parents[2])
-    return filename.startswith((package, "<frozen")) or filename in {importlib.__file__, pkgutil.__file__}
+    return filename.startswith((package, "<")) or filename in {importlib.__file__, pkgutil.__file__}

@@ -26,6 +26,7 @@ from iii_runtime.ports.clock import Clock, IdSource
 
 _log = logging.getLogger("iii_runtime.host")
 DEFAULT_GRACE = timedelta(seconds=10)
+_LAST_CALLS = timedelta(seconds=1)
 _STORE_WAIT = timedelta(seconds=10)
 """A command that is at work in the store, or a host that stops, may take so long to give it free."""
 
@@ -40,6 +41,7 @@ class HostOptions:
         stream_port: Overrides the config's; 0 takes a free one.
         grace: How long a stop waits for what runs.
         synchronous: SQLite's setting. FULL survives a power cut; NORMAL only the death of the process.
+        is_reload: Whether it follows a host with other code; its log then says `reloaded` where it is `ready`.
     """
 
     data: Path
@@ -47,6 +49,7 @@ class HostOptions:
     stream_port: int | None = None
     grace: timedelta = DEFAULT_GRACE
     synchronous: Literal["FULL", "NORMAL"] = "FULL"
+    is_reload: bool = False
 
 
 class EmbeddedHost:
@@ -130,15 +133,15 @@ class EmbeddedHost:
             await self._close()
             raise
         _log.info(
-            "ready",
+            "reloaded" if self._options.is_reload else "ready",
             extra={
                 "iii": {
+                    "functions": len(self.app.catalog.functions),
+                    "queues": len(self.app.queues),
                     "http": f"http://{self._servers.http_address}",
                     "stream": f"ws://{self._servers.stream_address}",
                     "data": str(self._options.data),
                     "synchronous": self._data.database.synchronous,
-                    "functions": len(self.app.catalog.functions),
-                    "queues": len(self.app.queues),
                 }
             },
         )
@@ -146,10 +149,12 @@ class EmbeddedHost:
     async def stop(self) -> None:
         """Drain and close: no new requests, messages or ticks; what runs may end within the grace period."""
         _log.info("draining", extra={"iii": {"grace_s": self._options.grace.total_seconds()}})
-        if self._servers is not None:
-            await self._servers.drain(self._options.grace)
-        if self._background is not None:
-            given_up = await self._background.stop(self._options.grace)
+        if self._servers is not None and self._background is not None:
+            # At the same time, so that the grace period is one and not one after the other.
+            _, given_up = await asyncio.gather(
+                self._servers.drain(self._options.grace), self._background.stop(self._options.grace)
+            )
+            await self._runtime.settle(_LAST_CALLS)  # void calls that the last requests made
             if given_up:
                 _log.warning(
                     "gave up waiting; these messages are attempted again at the next start",

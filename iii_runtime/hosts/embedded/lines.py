@@ -10,10 +10,23 @@ from typing import TextIO
 _LOGGERS = ("iii_runtime", "iii.logger")
 _AREAS = {"iii.logger": "function"}
 _HIDDEN = frozenset({"stack", "service", "trace_id", "span_id"})
+_DEAD_LETTER = ("iii_runtime.queue", "dead letter")
+_YELLOW, _RED, _PLAIN = "\x1b[33m", "\x1b[31m", "\x1b[0m"
 
 
 class ReadableLine(logging.Formatter):
-    """`12:00:01.250 WARN  queue     attempt failed  function_id=orders::ship attempt=1 ...`."""
+    """`12:00:01.250 WARN  queue     attempt failed  function_id=orders::ship attempt=1 ...`.
+
+    Args:
+        is_coloured: Whether warnings and errors are marked, for a terminal.
+        letter_command: The command that shows a dead letter, without its receipt; the line that tells of one ends with
+            it.
+    """
+
+    def __init__(self, *, is_coloured: bool = False, letter_command: str | None = None) -> None:
+        super().__init__()
+        self._is_coloured = is_coloured
+        self._letter_command = letter_command
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line; a stack follows indented."""
@@ -21,13 +34,21 @@ class ReadableLine(logging.Formatter):
         fields: dict[str, object] = dict(getattr(record, "iii", {}))
         area = _AREAS.get(record.name, record.name.rpartition(".")[2])
         shown = " ".join(f"{name}={_short(value)}" for name, value in fields.items() if name not in _HIDDEN)
-        level = "WARN" if record.levelno == logging.WARNING else record.levelname
-        line = f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d} {level:<5} {area:<8} {record.getMessage()}"
+        time = f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}"
+        line = f"{time} {self._level(record)} {area:<8} {record.getMessage()}"
         line = f"{line}  {shown}" if shown else line
+        if self._letter_command is not None and (record.name, record.msg) == _DEAD_LETTER:
+            line += f"  show it: {self._letter_command} {fields.get('message_receipt_id')}"
         stack = fields.get("stack") or (self.formatException(record.exc_info) if record.exc_info else None)
         if stack:
             line += "".join(f"\n    {text}" for text in str(stack).rstrip().splitlines())
         return line.encode("utf-8", "backslashreplace").decode("utf-8")
+
+    def _level(self, record: logging.LogRecord) -> str:
+        word = f"{'WARN' if record.levelno == logging.WARNING else record.levelname:<5}"
+        if not self._is_coloured or record.levelno < logging.WARNING:
+            return word
+        return f"{_YELLOW if record.levelno < logging.ERROR else _RED}{word}{_PLAIN}"
 
 
 class JsonLine(logging.Formatter):
@@ -47,10 +68,12 @@ class JsonLine(logging.Formatter):
         return json.dumps(entry, default=str)
 
 
-def show_lines(stream: TextIO, *, as_json: bool = False, level: int = logging.INFO) -> logging.Handler:
+def show_lines(
+    stream: TextIO, *, formatter: logging.Formatter | None = None, level: int = logging.INFO
+) -> logging.Handler:
     """Write the runtime's and the functions' log lines to `stream`; returns the handler, for `hide_lines`."""
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(JsonLine() if as_json else ReadableLine())
+    handler.setFormatter(formatter or ReadableLine())
     for name in _LOGGERS:
         logger = logging.getLogger(name)
         logger.setLevel(level)

@@ -10,18 +10,30 @@ from iii_runtime.core.errors import StoreError
 from iii_runtime.core.queue import LEASE, QueueSpec
 from iii_runtime.engine.deliver import Deliverer
 from iii_runtime.engine.stores import Stores
+from iii_runtime.hosts.embedded.isolation import Isolation, is_suspect
 from iii_runtime.ports.message_queue import Delivery
 
 _log = logging.getLogger("iii_runtime.queue")
 _RENEW_EVERY = LEASE / 3
 _STORE_PAUSE = timedelta(seconds=1)
+_PUT_OFF = timedelta(seconds=1)
 
 
 class QueueRunner:
-    """One per queue. `wake` tells it that something became due."""
+    """One per queue. `wake` tells it that something became due.
 
-    def __init__(self, queue: QueueSpec, stores: Stores, deliverer: Deliverer) -> None:
+    Args:
+        queue: The queue.
+        stores: The ports.
+        deliverer: Handles what is received.
+        isolation: Shared by all queues of the host.
+    """
+
+    def __init__(
+        self, queue: QueueSpec, stores: Stores, deliverer: Deliverer, isolation: Isolation | None = None
+    ) -> None:
         self.queue = queue
+        self._isolation = isolation or Isolation()
         self._stores = stores
         self._deliverer = deliverer
         self._wake = asyncio.Event()
@@ -32,6 +44,7 @@ class QueueRunner:
         self._stopping = False
         self._active: dict[asyncio.Task[None], Delivery] = {}
         self._looking = True
+        self._renewed_at = stores.clock.now()
 
     @property
     def is_idle(self) -> bool:
@@ -91,17 +104,45 @@ class QueueRunner:
         return len(pending)
 
     async def _receive(self) -> bool:
-        """Start what is due; return whether all places are taken."""
-        while (free := self.queue.concurrency - len(self._active)) > 0:
-            deliveries = await self._stores.queue.receive(self.queue, free, LEASE)
-            for delivery in deliveries:
-                task = asyncio.create_task(self._deliverer.deliver(self.queue, delivery))
-                self._active[task] = delivery
-                self._held.set()
-                task.add_done_callback(self._ended)
+        """Start what is due; return whether nothing more can be started before something wakes this runner."""
+        while self._isolation.is_open and (free := self.queue.concurrency - len(self._active)) > 0:
+            self._isolation.hold()
+            try:
+                if self._stores.clock.now() - self._renewed_at >= _RENEW_EVERY:
+                    # The machine may have slept: what runs here must not be received here a second time.
+                    await self._extend_leases()
+                deliveries = await self._stores.queue.receive(self.queue, free, LEASE)
+                for delivery in deliveries:
+                    self._begin(delivery)
+            finally:
+                self._isolation.drop()
             if len(deliveries) < free:
                 return False
         return True
+
+    def _begin(self, delivery: Delivery) -> None:
+        is_alone = is_suspect(delivery) and self._isolation.take()
+        if is_alone:
+            work, end = self._alone(delivery), self._isolation.release
+        else:
+            self._isolation.hold()
+            is_put_off = is_suspect(delivery)
+            work = self._put_off(delivery) if is_put_off else self._deliverer.deliver(self.queue, delivery)
+            end = self._isolation.drop
+        task = asyncio.create_task(work)
+        self._active[task] = delivery
+        self._held.set()
+        task.add_done_callback(self._ended)
+        task.add_done_callback(lambda _: end())
+
+    async def _alone(self, delivery: Delivery) -> None:
+        fields = {"queue": self.queue.name, "message_receipt_id": delivery.receipt, "receives": delivery.receives}
+        _log.warning("interrupted repeatedly, runs alone", extra={"iii": fields})
+        await self._isolation.quiet()
+        await self._deliverer.deliver(self.queue, delivery)
+
+    async def _put_off(self, delivery: Delivery) -> None:
+        await self._stores.queue.hide(delivery, _PUT_OFF)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._active[task]
@@ -128,10 +169,13 @@ class QueueRunner:
         while True:
             await self._held.wait()
             await self._stores.clock.sleep_until(self._stores.clock.now() + _RENEW_EVERY)
-            held = list(self._active.values())
-            if not held:
-                continue
             try:
-                await self._stores.queue.extend(held, LEASE)
+                await self._extend_leases()
             except StoreError as error:
                 _log.error("cannot renew leases", extra={"iii": {"queue": self.queue.name, "error": error.message}})
+
+    async def _extend_leases(self) -> None:
+        now = self._stores.clock.now()
+        if self._active:
+            await self._stores.queue.extend(list(self._active.values()), LEASE)
+        self._renewed_at = now  # only now: after a refusal the next receive tries again first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 from datetime import timedelta
@@ -99,10 +100,10 @@ class Servers:
         self._file.write(self._running)
 
     async def drain(self, grace: timedelta) -> None:
-        """Take no further http requests and wait for the active ones, at most `grace`. Streams go on."""
-        if self._http in self._started:
-            self._started.remove(self._http)
-            await self._http.stop(grace)
+        """Take no further requests or commands and wait for the active ones, at most `grace`. Streams go on."""
+        draining = [server for server in self._started if server is not self._stream]
+        self._started = [server for server in self._started if server is self._stream]
+        await asyncio.gather(*(server.stop(grace) for server in draining))
 
     async def close(self) -> None:
         """Close what is open and remove `host.json`."""

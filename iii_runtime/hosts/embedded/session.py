@@ -18,7 +18,8 @@ from iii_runtime.core.worker import Worker
 from iii_runtime.engine.app import App
 from iii_runtime.engine.runtime import Runtime
 from iii_runtime.hosts.embedded.invoker import LoopInvoker
-from iii_runtime.hosts.embedded.stores import open_data
+from iii_runtime.hosts.embedded.stores import OpenData, open_data
+from iii_runtime.hosts.memory import memory_stores
 
 
 class LocalSession:
@@ -27,7 +28,7 @@ class LocalSession:
     A message enqueued here is stored, and consumed when a host starts; a state change fires its triggers then.
 
     Args:
-        data: The directory.
+        data: The directory; it is made if it is missing. None is an empty store that keeps nothing.
         config: Queues and limits.
         workers: The functions that can be called.
         wait: How long to wait while a host or another command has the directory open.
@@ -37,19 +38,25 @@ class LocalSession:
     """
 
     def __init__(
-        self, data: Path, config: Config, workers: Sequence[Worker], *, wait: timedelta = timedelta(0)
+        self, data: Path | None, config: Config, workers: Sequence[Worker], *, wait: timedelta = timedelta(0)
     ) -> None:
         self._loop = asyncio.new_event_loop()
         self._executor = ThreadExecutor()
         self._workers = tuple(workers)
+        self._data: OpenData | None = None
+        clock, ids = SystemClock(), Uuid4Source()
         try:
-            opening = open_data(data, config, clock=SystemClock(), ids=Uuid4Source(), holder="command", wait=wait)
-            self._data = self._loop.run_until_complete(opening)
+            if data is None:
+                stores = memory_stores(clock, ids, max_value_bytes=config.state.max_value_bytes)
+            else:
+                opening = open_data(data, config, clock=clock, ids=ids, holder="command", wait=wait)
+                self._data = self._loop.run_until_complete(opening)
+                stores = self._data.stores
         except BaseException:
             self._loop.close()
             raise
         self._app = App(config, workers)
-        self._runtime = Runtime(self._app, self._data.stores, self._executor)
+        self._runtime = Runtime(self._app, stores, self._executor)
         for worker in self._workers:
             worker.attach(LoopInvoker(self._runtime, self._loop))
 
@@ -68,5 +75,6 @@ class LocalSession:
             worker.attach(None)
         self._app.close()
         self._executor.close()
-        self._loop.run_until_complete(self._data.close())
+        if self._data is not None:
+            self._loop.run_until_complete(self._data.close())
         self._loop.close()

@@ -64,6 +64,17 @@ class OpenData:
         self.lock.release()
 
 
+def holds_store(data: Path) -> bool:
+    """Whether there is a store to open in `data`; one that cannot be looked at counts, for `open_data` says why."""
+    try:
+        (data / DATABASE_NAME).stat()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
 async def open_data(
     data: Path,
     config: Config,
@@ -109,7 +120,7 @@ async def open_data(
         stream=SqliteStreamStore(database, plain, clock, told.on_change),
         feed=SqliteChangeFeed(database, plain),
         blobs=blobs,
-        responses=SqliteResponseStore(database, clock),
+        responses=SqliteResponseStore(database, clock, blobs),
         ticks=SqliteTickStore(database),
     )
     return OpenData(stores=stores, database=database, retention=Retention(database, blobs), blobs=blobs, lock=lock)

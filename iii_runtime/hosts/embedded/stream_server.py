@@ -19,10 +19,9 @@ from iii_runtime.core.stream_protocol import (
     FrameError,
     Leave,
     Subscription,
-    Sync,
     parse_frame,
     render_error,
-    render_frame,
+    render_sync,
 )
 from iii_runtime.hosts.embedded.listener import SERVER_NAME, Listener, to_response
 from iii_runtime.hosts.embedded.stream_hub import (
@@ -224,13 +223,7 @@ class StreamServer:
             if item_id is not None
             else await self._store.list_items(stream_name, group_id)
         )
-        return render_frame(
-            Sync(data),
-            stream_name=stream_name,
-            group_id=group_id,
-            item_id=item_id,
-            timestamp_ms=self._clock.now_ms(),
-        )
+        return render_sync(data, subscription=subscription, timestamp_ms=self._clock.now_ms())
 
 
 async def _write(socket: web.WebSocketResponse, client: StreamClient) -> None:
