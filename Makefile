@@ -36,7 +36,7 @@ clean: ## Remove everything that was made here, except ./data
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "$(PYTHON) is too old or missing: Python 3.11 or newer is needed, as in make PYTHON=python3.11" >&2; exit 1; }
-	@echo "installing into $(VENV)"
+	@echo "installing into $(VENV) (about half a minute the first time)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@

@@ -28,18 +28,18 @@ from demo_expected import (
     order_differences,
 )
 from demo_host import ROOT, DemoError, DemoHost, running_host
-from demo_progress import Board, OrderProgress, OrderWatch, is_live, show_table
+from demo_progress import Board, OrderProgress, OrderWatch, is_live
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from iii_runtime.cli.table import layout
 from iii_runtime.engine.http_entry import HttpCall
 from iii_runtime.hosts.events import parse_event
 
-PLAIN_WIDTH = 160
 SETTLE_SECONDS = 40
 LETTER_SECONDS = 10
 CATALOGUE = {"tea": {"name": "Tea, 100 g", "price": 450}, "mug": {"name": "Mug", "price": 1200}}
+STATUS_STYLES = {"fulfilled": "green", "failed": "red", "refused": "red"}
 MISSING = ("kettle", {"name": "Kettle", "price": 3950})
 
 
@@ -66,7 +66,7 @@ class Demo:
         """Do everything there is to see."""
         self._title("The catalogue knows two products")
         for sku, product in CATALOGUE.items():
-            await self.host.cli("state", "set", "catalogue", sku, json.dumps(product))
+            await self.host.run_quietly("state", "set", "catalogue", sku, json.dumps(product))
         async with self.session.ws_connect(self.host.stream) as socket:
             board = Board(self.console)
             watch = await OrderWatch.joined(socket, board, [event.order_id for event in self.events])
@@ -83,12 +83,11 @@ class Demo:
             accepted = [event.order_id for event in self.events if await self._send(event, board, watch)]
             await watch.settled(accepted, SETTLE_SECONDS)
         letters = {event.order_id: want.letter for event, want in self._expected() if want.letter is not None}
-        self._title("How they ended")
+        self._title(f"How they ended: GET {self.host.http}/orders/ORDER")
         await self._check_orders()
         self._title("What is on the dead-letter queues, and why")
-        found = await self._letters(len(letters))
-        self._show_letters(found)
-        self.differences += letter_differences(letters, found)
+        self.differences += letter_differences(letters, await self._letters(len(letters)))
+        await self.host.show("dlq", "list")
 
     async def _send(self, event: Event, board: Board, watch: OrderWatch) -> bool:
         watch.sent(event.order_id)
@@ -113,46 +112,44 @@ class Demo:
         order_id = next(event.order_id for event in self.events if event.name == UNKNOWN_PRODUCT)
         board.orders = {order_id: board.orders[order_id]}
         self._title("The missing product is added, and its order redriven")
-        await self.host.cli("state", "set", "catalogue", sku, json.dumps(product))
+        await self.host.run_quietly("state", "set", "catalogue", sku, json.dumps(product))
         watch.sent(order_id)
-        self._print((await self.host.cli("dlq", "redrive", "order-validate", "--all")).strip())
+        await self.host.show("dlq", "redrive", "order-validate", "--all")
         with board:
             await watch.settled([order_id], SETTLE_SECONDS)
         order = await self._order(order_id)
         self.differences += order_differences(f"{UNKNOWN_PRODUCT}, redriven", AFTER_REDRIVE, order)
-        left = await self._letters(0, "order-validate")
+        await self.host.show("dlq", "list", "order-validate")
+        left = await self.host.ask("dlq", "list", "order-validate")
         self.differences += [f"order-validate still has the dead letter {letter['id']}" for letter in left]
 
     async def _check_orders(self) -> None:
-        table = _table("order", "status", "steps", "result")
+        rows: list[tuple[str, str, str]] = []
         for event, expected in self._expected():
             order = await self._order(event.order_id)
             self.differences += order_differences(event.name, expected, order)
             if order is None:
-                table.add_row(event.order_id, "", "", "refused, nothing is stored")
+                rows.append((event.order_id, "refused", "nothing is stored"))
             else:
-                table.add_row(event.order_id, _status(order["status"]), *_story(order))
-        show_table(self.console, table)
+                rows.append((event.order_id, order["status"], _story(order)))
+        width = self.console.width if self.console.is_terminal else None
+        for line in layout(("order", "status", "steps, and what came of them"), rows, width=width, has_text=True):
+            text = Text(line)
+            for status, style in STATUS_STYLES.items():
+                text.highlight_regex(rf"(?<=  ){status}\b", style)
+            self.console.print(text, soft_wrap=True)
 
     async def _order(self, order_id: str) -> dict[str, Any] | None:
         async with self.session.get(f"{self.host.http}/orders/{order_id}") as response:
             return None if response.status == 404 else await response.json()
 
-    async def _letters(self, count: int, *queue: str) -> list[dict[str, Any]]:
-        """List dead letters, again until there are `count`: a letter is stored just after its step has reported."""
+    async def _letters(self, count: int) -> list[dict[str, Any]]:
+        """Return the dead letters once there are `count`: a letter is stored just after its step has reported."""
         deadline = time.monotonic() + LETTER_SECONDS
         while True:
-            letters: list[dict[str, Any]] = json.loads(await self.host.cli("dlq", "list", *queue, "--json"))
+            letters: list[dict[str, Any]] = await self.host.ask("dlq", "list")
             if len(letters) == count or time.monotonic() > deadline:
                 return letters
-
-    def _show_letters(self, letters: list[dict[str, Any]]) -> None:
-        table = _table("queue", "order", "function", "attempts", "cause", "error")
-        for letter in letters:
-            facts = (letter["function_id"], str(letter["retries"]), letter["cause"])
-            error = f"{letter['error_type']}: {letter['error']}"
-            table.add_row(letter["queue"], letter["payload"]["order_id"], *facts, error)
-        show_table(self.console, table)
 
     def _expected(self) -> list[tuple[Event, Expected]]:
         return [(event, EXPECTED[event.name]) for event in self.events]
@@ -171,7 +168,8 @@ async def run_demo(console: Console) -> list[str]:
     assert task is not None  # noqa: S101 - inside a coroutine there is one
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
     with tempfile.TemporaryDirectory(prefix="iii-demo-") as folder:
-        console.print(Text(f"$ export III_DATA={folder}", style="bold"), soft_wrap=True)
+        command = Text(f"$ export III_DATA={folder}", style="bold")
+        console.print(command.append("  # temporary: removed at the end", style="dim"), soft_wrap=True)
         timeout = aiohttp.ClientTimeout(total=30)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             async with running_host(Path(folder), console, session) as host:
@@ -199,30 +197,20 @@ def _event(name: str, file: Path) -> Event:
     return Event(name=name, order_id=name.replace("order-", "ord-", 1), call=call)
 
 
-def _table(*titles: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in titles:
-        table.add_column(title, overflow="fold")
-    return table
-
-
-def _status(status: str) -> Text:
-    return Text(status, style={"fulfilled": "green", "failed": "red"}.get(status, "yellow"))
-
-
-def _story(order: dict[str, Any]) -> tuple[str, str]:
-    """Return the steps of an order with their attempts beyond the first, and what came of it."""
+def _story(order: dict[str, Any]) -> str:
+    """Return the steps of an order, with their attempts beyond the first, and what came of it."""
     steps: dict[str, dict[str, Any]] = order["steps"]
-    names = (name if step.get("attempt", 1) == 1 else f"{name} x{step['attempt']}" for name, step in steps.items())
+    attempts = {name: step.get("attempt", 1) for name, step in steps.items()}
+    names = (name if count == 1 else f"{name} ({count} attempts)" for name, count in attempts.items())
     shipment = f"{steps['ship']['carrier']} {steps['ship']['tracking_number']}" if "ship" in steps else ""
-    return ", ".join(names), str(steps.get(order["current_step"], {}).get("error", shipment))
+    return f"{', '.join(names)}: {steps.get(order['current_step'], {}).get('error', shipment)}"
 
 
 def main() -> int:
     """Run the demo and say how it went; returns the exit code."""
     console = Console(highlight=False)
     if not is_live(console):
-        console = Console(highlight=False, width=PLAIN_WIDTH, no_color=True, force_terminal=False)
+        console = Console(highlight=False, no_color=True, force_terminal=False)
     started = time.monotonic()
     try:
         differences = asyncio.run(run_demo(console))

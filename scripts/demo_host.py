@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import sys
-from asyncio.subprocess import Process
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -44,20 +44,41 @@ class DemoHost:
     data: Path
     console: Console
 
-    async def cli(self, *arguments: str) -> str:
-        """Show and run one `iii-runtime` command on this host; returns what it printed.
+    async def show(self, *arguments: str) -> None:
+        """Show one `iii-runtime` command, and run it on this host: it prints as it does for whoever types it.
 
         Raises:
             DemoError: It failed.
         """
         show_command(self.console, arguments)
+        await self._run(arguments, stdout=None, stderr=STDOUT)
+
+    async def run_quietly(self, *arguments: str) -> None:
+        """Do as `show`, but without the result on stdout.
+
+        Raises:
+            DemoError: It failed.
+        """
+        show_command(self.console, arguments, suffix=" >/dev/null")
+        await self._run(arguments, stdout=DEVNULL, stderr=PIPE)
+
+    async def ask(self, *arguments: str) -> Any:
+        """Run a command behind the scenes; returns the JSON that it prints.
+
+        Raises:
+            DemoError: It failed.
+        """
+        return json.loads(await self._run((*arguments, "--json"), stdout=PIPE, stderr=PIPE))
+
+    async def _run(self, arguments: tuple[str, ...], *, stdout: int | None, stderr: int) -> str:
         process = await asyncio.create_subprocess_exec(
-            *CLI, *arguments, cwd=ROOT, env=_environment(self.data), stdout=-1, stderr=-1
+            *CLI, *arguments, cwd=ROOT, env=_environment(self.data), stdout=stdout, stderr=stderr
         )
         printed, complaint = await process.communicate()
         if process.returncode != 0:
-            raise DemoError(f"iii-runtime {arguments[0]} ended with {process.returncode}: {complaint.decode().strip()}")
-        return printed.decode()
+            reason = (complaint or b"").decode().strip()
+            raise DemoError(f"iii-runtime {arguments[0]} ended with {process.returncode}: {reason}".rstrip(": "))
+        return (printed or b"").decode()
 
 
 @asynccontextmanager
@@ -78,7 +99,7 @@ async def running_host(data: Path, console: Console, session: aiohttp.ClientSess
             *(sys.executable, tether, *CLI, *command),
             cwd=ROOT,
             env=_environment(data),
-            stdin=asyncio.subprocess.PIPE,
+            stdin=PIPE,
             stdout=output,
             start_new_session=True,
         )

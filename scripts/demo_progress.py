@@ -15,11 +15,14 @@ import aiohttp
 from demo_host import DemoError
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
+from rich.padding import Padding
+from rich.table import Column, Table
 from rich.text import Text
 
 STREAM = "order-progress"
 STYLES = {"complete": "green", "running": "cyan", "retrying": "yellow", "failed": "red", "refused": "red"}
+WIDE = 110
+"""Columns of a terminal from which notes stand beside what they are about."""
 NOTES = ("error", "transaction_id", "tracking_number", "text")
 
 
@@ -112,22 +115,24 @@ class Board:
         self._held.clear()
 
     def _table(self) -> Table:
-        table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
-        table.add_column("order", width=max(map(len, self.orders)), no_wrap=True)
-        table.add_column("step", width=14, no_wrap=True)
-        table.add_column("attempt", width=7, justify="right", no_wrap=True)
-        table.add_column("status", width=8, no_wrap=True)
-        table.add_column("elapsed", width=7, justify="right", no_wrap=True)
-        table.add_column("", ratio=1, no_wrap=True, overflow="ellipsis")
+        """Return a line for each order; what a step says stands beside it, or below where that is too narrow."""
+        width = max(map(len, self.orders))
+        is_wide = self._console.width >= WIDE
+        table = Table.grid(
+            Column(no_wrap=is_wide), *([Column(ratio=1)] if is_wide else []), padding=(0, 2), expand=True
+        )
+        table.add_row(Text(f"{'order':<{width}}  {'step':<14}  attempt  {'status':<8}  elapsed", style="bold"))
         for order in self.orders.values():
-            table.add_row(
-                order.order_id,
-                order.step,
-                str(order.attempt or ""),
-                Text(order.status, style=STYLES.get(order.status, "")),
-                f"{order.elapsed:.1f} s",
-                Text(order.note, style="dim"),
-            )
+            line = Text(f"{order.order_id:<{width}}  {order.step:<14}  {order.attempt or '':>7}  ")
+            line.append(f"{order.status:<8}", style=STYLES.get(order.status, ""))
+            line.append(f"  {order.elapsed:5.1f} s")
+            # Never quite empty: the lines below it would jump.
+            note = Text(order.note or " ", style="dim")
+            if is_wide:
+                table.add_row(line, note)
+            else:
+                table.add_row(line)
+                table.add_row(Padding(note, (0, 0, 0, 4)))
         return table
 
 
@@ -196,14 +201,3 @@ class OrderWatch:
 def is_live(console: Console) -> bool:
     """Whether a table can be redrawn: a terminal, and nobody asked for plain output."""
     return console.is_terminal and not console.is_dumb_terminal and not {"NO_COLOR", "CI"} & set(os.environ)
-
-
-def show_table(console: Console, table: Table) -> None:
-    """Print a table, without spaces at the end of lines where no terminal needs them."""
-    if console.is_terminal:
-        console.print(table)
-        return
-    with console.capture() as captured:
-        console.print(table)
-    for line in captured.get().splitlines():
-        console.print(Text(line.rstrip()), soft_wrap=True)

@@ -2,7 +2,7 @@
 
 import sys
 
-from iii_runtime.cli.main import main
+from iii_runtime.cli.entry import main
 
 if __name__ == "__main__":
     sys.exit(main())

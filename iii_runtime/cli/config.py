@@ -41,7 +41,7 @@ def config() -> None:
 @with_place
 @click.pass_context
 def check(ctx: click.Context, place: Place, file: Path | None) -> None:
-    """Check the configuration and the workers, and print everything that is wrong at once.
+    """Check configuration and workers, and print all that is wrong at once.
 
     Exit code 1 if anything would keep a host from starting.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import fcntl
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
-from iii_runtime.cli.output import say
+from iii_runtime.cli.output import say, takes_colour
 from iii_runtime.cli.place import Place
 from iii_runtime.core.config import Config
 from iii_runtime.core.errors import StoreError
@@ -67,15 +67,17 @@ class _Aside:
 
 
 @contextmanager
-def engine(place: Place, *, queue: str | None = None) -> Iterator[Engine]:
+def engine(place: Place, *, queue: str | None = None, is_reading: bool = False) -> Iterator[Engine]:
     """Connect to the host on the data directory, or open the store with the place's workers if there is none.
 
-    A store that is in use is waited for; if a host comes up in the meantime, this connects to it.
+    A store that is in use is waited for; if a host comes up in the meantime, this connects to it. If there is no store
+    yet, one is made, or an empty one in memory answers a command that only reads.
 
     Args:
         place: Where.
         queue: All that the command is about. If the configuration declares it no worker is imported: only topics need
             them.
+        is_reading: Whether the command changes nothing.
 
     Raises:
         StoreError: The store cannot be opened; `store_locked`: it was in use for 5 seconds.
@@ -88,18 +90,17 @@ def engine(place: Place, *, queue: str | None = None) -> Iterator[Engine]:
         return
     # Here because a command that reaches a host needs neither the store nor the workers.
     from iii_runtime.hosts.embedded.discovery import discover_workers  # noqa: PLC0415
-    from iii_runtime.hosts.embedded.lines import hide_lines, show_lines  # noqa: PLC0415
+    from iii_runtime.hosts.embedded.lines import ReadableLine, hide_lines, show_lines  # noqa: PLC0415
 
-    if not place.data.exists():
-        say(f"notice: {place.data} holds no store yet; a new one is made")
+    data = _store(place.data, is_reading=is_reading)
     config = place.load_config()
     is_enough = not place.targets or queue in config.queues
-    lines = show_lines(sys.stderr, level=logging.INFO)
+    lines = show_lines(sys.stderr, formatter=ReadableLine(is_coloured=takes_colour(sys.stderr)))
     results = sys.stdout
     try:
         with redirect_stdout(sys.stderr), ExitStack() as stack:
             workers = [] if is_enough else discover_workers(place.targets)
-            found = _open(place.data, config, workers, stack)
+            found = _open(data, config, workers, stack)
             with redirect_stdout(results):
                 yield found
     finally:
@@ -109,10 +110,30 @@ def engine(place: Place, *, queue: str | None = None) -> Iterator[Engine]:
 def running_host(data: Path) -> RunningHost | None:
     """Return where the host on a data directory listens; None if none runs.
 
+    A file that a killed host has left is not believed: another process may have its id by now, and another program its
+    ports, and that is not to see the token. Who runs on the directory is who has locked it.
+
     Raises:
         HostError: `host_file_invalid`.
     """
-    return HostFile(data).running() if data.is_dir() else None
+    host = HostFile(data).running() if data.is_dir() else None
+    return host if host is not None and _holder(data) == host.pid else None
+
+
+def _holder(data: Path) -> int | None:
+    """Return the process that holds the lock of a data directory; None if none does."""
+    from iii_runtime.adapters.embedded.lock import LOCK_NAME  # noqa: PLC0415
+
+    try:
+        with (data / LOCK_NAME).open("rb") as lock:
+            try:
+                # Shared and for a moment: whoever wants the lock then tries again at once.
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return int(lock.read(64).split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+    return None
 
 
 def _live(data: Path) -> Engine | None:
@@ -122,7 +143,17 @@ def _live(data: Path) -> Engine | None:
     return Engine(ControlClient(HostFile(data)), is_live=True)
 
 
-def _open(data: Path, config: Config, workers: Sequence[Worker], stack: ExitStack) -> Engine:
+def _store(data: Path, *, is_reading: bool) -> Path | None:
+    """Return the directory of the store to open; None if there is none and nothing is to be made."""
+    from iii_runtime.hosts.embedded.stores import holds_store  # noqa: PLC0415
+
+    if holds_store(data):
+        return data
+    say(f"notice: no store in {data} yet{'' if is_reading else '; a new one is made'}")
+    return None if is_reading else data
+
+
+def _open(data: Path | None, config: Config, workers: Sequence[Worker], stack: ExitStack) -> Engine:
     """Open the store as soon as it is free, until `stack` ends; or return the host that has come up instead."""
     from iii_runtime.hosts.embedded.session import LocalSession  # noqa: PLC0415
 
@@ -132,7 +163,7 @@ def _open(data: Path, config: Config, workers: Sequence[Worker], stack: ExitStac
             session = stack.enter_context(LocalSession(data, config, workers, wait=_LOOK_AGAIN))
             return Engine(_Aside(session), is_live=False)
         except StoreError as error:
-            if error.code != "store_locked":
+            if data is None or error.code != "store_locked":
                 raise
             live = _live(data)
             if live is not None:

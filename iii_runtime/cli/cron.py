@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TypedDict, cast
 
@@ -40,7 +41,7 @@ def cron() -> None:
 @with_place
 def list_jobs(place: Place) -> None:
     """List the cron jobs with the time of their next tick."""
-    with engine(place) as live:
+    with engine(place, is_reading=True) as live:
         jobs = _jobs(live)
     if place.as_json:
         print_json(cast("Json", jobs), compact=True)
@@ -59,7 +60,7 @@ def run(place: Place, function_id: str) -> None:
     print_json(result, compact=place.as_json)
 
 
-def rows(jobs: list[ListedJob]) -> list[tuple[str, str, str, str]]:
+def rows(jobs: Sequence[ListedJob]) -> list[tuple[str, str, str, str]]:
     """Return the lines of the table."""
     return [(job["function_id"], job["expression"], job["timezone"], _next(job)) for job in jobs]
 

@@ -12,16 +12,27 @@ from typing import Literal
 
 import click
 
-from iii_runtime.cli.place import DEFAULT_TARGET, Place, config_option, config_or_default, data_option, default_targets
+from iii_runtime.cli.failure import failure_of_output
+from iii_runtime.cli.place import (
+    DEFAULT_TARGET,
+    Place,
+    config_option,
+    config_or_default,
+    data_option,
+    default_targets,
+    filled,
+)
+from iii_runtime.cli.standard_streams import OutputLostError
 
 _PATIENCE = timedelta(seconds=15)
 """Longer than the time that the host itself gives what runs."""
+_CHECK_PATIENCE = timedelta(seconds=30)
 _PORT = click.IntRange(0, 65535)
 _LEVELS = click.Choice(["debug", "info", "warning", "error"])
 
 
 @click.command()
-@click.argument("targets", nargs=-1)
+@click.argument("targets", nargs=-1, callback=filled)
 @click.option("--http-port", type=_PORT, help="Port of the http server; 0 takes a free one.")
 @click.option("--stream-port", type=_PORT, help="Port of the WebSocket server; 0 takes a free one.")
 @data_option
@@ -37,9 +48,11 @@ _LEVELS = click.Choice(["debug", "info", "warning", "error"])
     help="SQLite's setting; normal is faster, and a power cut may lose the last writes.",
 )
 @click.option("--parent-fd", type=int, hidden=True)
+@click.option("--banner-fd", type=int, hidden=True)
 @click.option("--check-only", is_flag=True, hidden=True)
 def dev(  # noqa: PLR0913 - one for each option
     targets: tuple[str, ...],
+    *,
     http_port: int | None,
     stream_port: int | None,
     data: Path,
@@ -47,12 +60,14 @@ def dev(  # noqa: PLR0913 - one for each option
     log_level: str,
     synchronous: str,
     parent_fd: int | None,
-    *,
+    banner_fd: int | None,
     no_reload: bool,
     as_json: bool,
     check_only: bool,
 ) -> None:
-    """Run the workers in TARGETS: files, folders or modules; by default the folder `functions`.
+    """Run workers on this machine.
+
+    TARGETS are their files, folders or modules; by default the folder `functions`.
 
     Starts anew when a Python file of theirs or the configuration changes. Ctrl-C drains and stops: nothing new is
     begun, what runs may end. Ctrl-C again stops at once; what was accepted is not lost.
@@ -62,6 +77,7 @@ def dev(  # noqa: PLR0913 - one for each option
         ctx = click.get_current_context()
         ctx.exit(_with_reload(_arguments(ctx), place, config))
     # Here because the supervisor does without the host and its libraries.
+    from iii_runtime.cli.banner import LastBanner  # noqa: PLC0415
     from iii_runtime.cli.serve import Serving, check, serve  # noqa: PLC0415
     from iii_runtime.hosts.embedded.host import HostOptions  # noqa: PLC0415
 
@@ -69,15 +85,27 @@ def dev(  # noqa: PLR0913 - one for each option
         check(place)
         return
     level: Literal["FULL", "NORMAL"] = "FULL" if synchronous == "full" else "NORMAL"
-    options = HostOptions(data=data, http_port=http_port, stream_port=stream_port, synchronous=level)
-    serve(
-        Serving(
-            place=place,
-            options=options,
-            log_level=logging.getLevelNamesMapping()[log_level.upper()],
-            parent_fd=parent_fd,
-        )
+    last = None if banner_fd is None else LastBanner(banner_fd)
+    options = HostOptions(
+        data=data,
+        http_port=http_port,
+        stream_port=stream_port,
+        synchronous=level,
+        is_reload=last is not None and last.exists,
     )
+    serving = Serving(
+        place=place,
+        options=options,
+        log_level=logging.getLevelNamesMapping()[log_level.upper()],
+        parent_fd=parent_fd,
+        last_banner=last,
+    )
+    try:
+        serve(serving)
+    except OutputLostError as lost:
+        if parent_fd is None or lost.is_unread:
+            raise
+        raise failure_of_output(lost, is_supervised=True) from lost
 
 
 def _targets(given: tuple[str, ...]) -> tuple[str, ...]:
@@ -97,10 +125,13 @@ def _with_reload(arguments: Sequence[str], place: Place, config: Path | None) ->
 
     command = [sys.executable, "-m", "iii_runtime.cli", "dev"]
     plan = Plan(
-        host=lambda descriptor: [*command, "--no-reload", "--parent-fd", str(descriptor), *arguments],
+        host=lambda parent, banner: [
+            *(*command, "--no-reload", "--parent-fd", str(parent), "--banner-fd", str(banner), *arguments)
+        ],
         check=[*command, "--check-only", *arguments],
         watched=watched_files(place.targets, config),
         patience=_PATIENCE,
+        check_patience=_CHECK_PATIENCE,
     )
     return asyncio.run(supervise(plan))
 

@@ -66,8 +66,8 @@ def dlq() -> None:
 @worker_option
 @with_place
 def list_letters(place: Place, queue: str | None, limit: int, offset: int) -> None:
-    """List dead letters of one queue or topic, or of all queues, oldest first."""
-    with engine(place, queue=queue) as live:
+    """List dead letters of one queue or topic, or all; oldest first."""
+    with engine(place, queue=queue, is_reading=True) as live:
         letters = _letters(live, queue, limit, offset)
     if place.as_json:
         print_json(cast("Json", letters), compact=True)
@@ -82,8 +82,8 @@ def list_letters(place: Place, queue: str | None, limit: int, offset: int) -> No
 @click.argument("receipt")
 @with_place
 def show(place: Place, receipt: str) -> None:
-    """Show everything that is known of one dead letter: error, attempts with their stacks, payload."""
-    with engine(place) as live:
+    """Show one dead letter: error, attempts with their stacks, payload."""
+    with engine(place, is_reading=True) as live:
         letter = cast("ShownLetter | None", live.ask("engine::queue::dlq_message", message_id=receipt))
     if letter is None:
         raise _not_found(receipt)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import IO, Any
 
 import click
 
-from iii_runtime.cli.output import visible
-from iii_runtime.core.errors import EnqueueError, IiiError, InvocationError
+from iii_runtime.cli.output import json_text, visible
+from iii_runtime.cli.standard_streams import OutputLostError
+from iii_runtime.core.errors import EnqueueError, HostError, IiiError, InvocationError
 
 CALL_FAILED = 1
 CANNOT_RUN = 2
+OUTPUT_LOST = os.EX_IOERR
+"""How a host tells its supervisor that stdout cannot be written; its exit code 1 could have any cause."""
 
 _FUNCTIONS = "`iii-runtime functions` lists the functions."
 _QUEUES = "`iii-runtime queues` lists the queues."
@@ -44,9 +48,27 @@ class CallFailure(Failure):
     exit_code = CALL_FAILED
 
 
+class _SupervisedFailure(Failure):
+    exit_code = OUTPUT_LOST
+
+
 def failure_of(error: IiiError) -> Failure:
     """Return the error as a result of a command."""
     return CallFailure(error) if isinstance(error, InvocationError) else Failure(error)
+
+
+def failure_of_output(lost: OutputLostError, *, is_supervised: bool = False) -> Failure:
+    """Return lost output as a result of a command, or of a host under a supervisor."""
+    error = HostError(f"what was printed cannot be written to stdout: {lost}.", code="output_lost")
+    return _SupervisedFailure(error) if is_supervised else CallFailure(error)
+
+
+def tell_program(error: click.ClickException) -> None:
+    """Write an error to stderr as an object on one line, `{"error": {code, message, function_id?, reason?}}`."""
+    members = {"code": "usage", "message": error.format_message()}
+    if isinstance(error, Failure):
+        members = _members(error.error)
+    print(json_text({"error": {**members}}, compact=True), file=sys.stderr)
 
 
 def describe(error: IiiError) -> str:
@@ -64,3 +86,12 @@ def describe(error: IiiError) -> str:
     if code in _HINTS:
         shown.append(f"  {_HINTS[code]}")
     return visible("\n".join(shown))
+
+
+def _members(error: IiiError) -> dict[str, str]:
+    members = {"code": error.code, "message": error.message}
+    if isinstance(error, InvocationError) and error.function_id is not None:
+        members["function_id"] = error.function_id
+    if isinstance(error, EnqueueError):
+        members["reason"] = error.reason
+    return members

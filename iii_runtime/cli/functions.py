@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict, cast
 
@@ -38,7 +39,7 @@ class ListedFunction(TypedDict):
 @with_place
 def functions(place: Place) -> None:
     """List the registered functions and what starts them."""
-    with engine(place) as live:
+    with engine(place, is_reading=True) as live:
         listing = live.ask("engine::functions::list")
     if place.as_json:
         print_json(listing, compact=True)
@@ -51,7 +52,7 @@ def listed(listing: Json) -> list[ListedFunction]:
     return cast("dict[str, list[ListedFunction]]", listing)["functions"]
 
 
-def rows(found: list[ListedFunction]) -> list[tuple[str, str, str, str]]:
+def rows(found: Sequence[ListedFunction]) -> list[tuple[str, str, str, str]]:
     """Return the lines of the table."""
     return [
         (

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib
-import io
-import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from typing import Any
 
 import click
 
-from iii_runtime.cli.failure import failure_of
+from iii_runtime.cli.failure import failure_of, failure_of_output, tell_program
+from iii_runtime.cli.output import say
+from iii_runtime.cli.standard_streams import OutputLostError, forget_stream, guard_streams
 from iii_runtime.core.errors import IiiError
 
 INTERRUPTED = 130
@@ -29,9 +31,20 @@ _COMMANDS = {
     "cron": "iii_runtime.cli.cron",
     "config": "iii_runtime.cli.config",
 }
+_AS_JSON = "iii_runtime.cli.as_json"
+"""Where a context keeps that errors are for a program."""
 
 
 class _Root(click.Group):
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        as_json = _wants_json(args)
+        with _told(as_json=as_json):
+            ctx = super().make_context(info_name, args, parent, **extra)
+        ctx.meta[_AS_JSON] = as_json
+        return ctx
+
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
@@ -41,18 +54,41 @@ class _Root(click.Group):
         command = getattr(importlib.import_module(_COMMANDS[name]), name)
         return command if isinstance(command, click.Command) else None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        close = [known for known in _COMMANDS if known.startswith(name)] or get_close_matches(name, _COMMANDS)
+        if name not in _COMMANDS and close:
+            ctx.fail(f"No such command '{name}'. Did you mean {' or '.join(map(repr, close))}?")
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with _told(as_json=ctx.meta[_AS_JSON]):
             return super().invoke(ctx)
+
+
+@contextmanager
+def _told(*, as_json: bool) -> Iterator[None]:
+    """Turn errors into those that click shows, or tell a program of them."""
+    try:
+        try:
+            yield
         except IiiError as error:
             raise failure_of(error) from error
-        except BrokenPipeError:
-            # Whoever read the output, such as `head`, has had enough.
-            _forget_stdout()
-            raise click.exceptions.Exit(PIPE_CLOSED) from None
+    except click.ClickException as error:
+        if not as_json:
+            raise
+        tell_program(error)
+        raise click.exceptions.Exit(error.exit_code) from error
 
 
-@click.group(cls=_Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Look at the arguments as they are: those that cannot be parsed are told of in the same form."""
+    return "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
+
+
+@click.group(cls=_Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(package_name="iii-runtime", prog_name="iii-runtime")
 def cli() -> None:
     """Run workers on this machine, call their functions, look after queues, state and streams.
@@ -67,29 +103,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: What follows the program's name; by default those of this process.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    guard_streams()
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        result = cli.main(
-            args=None if arguments is None else list(arguments), prog_name="iii-runtime", standalone_mode=False
-        )
+        code = _run(given)
         sys.stdout.flush()
+    except OutputLostError as lost:
+        forget_stream(lost.descriptor)
+        if lost.is_unread:
+            return PIPE_CLOSED
+        failure = failure_of_output(lost)
+        with suppress(OutputLostError):
+            if _wants_json(given):
+                tell_program(failure)
+            else:
+                failure.show()
+        return failure.exit_code
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        result = cli.main(args=arguments, prog_name="iii-runtime", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except click.Abort:
-        print("interrupted", file=sys.stderr)
+        say("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:
-        _forget_stdout()
-        return PIPE_CLOSED
     return result if isinstance(result, int) else 0
-
-
-def _forget_stdout() -> None:
-    """Send what is still buffered nowhere, so that the interpreter's last flush does not fail."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, io.UnsupportedOperation):
-        return

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from datetime import UTC, datetime
+from typing import TextIO
 
 from iii_runtime.core.payload import Json
 
@@ -26,6 +28,11 @@ def json_text(value: Json, *, compact: bool) -> str:
 def say(text: str) -> None:
     """Tell people something that is not a result."""
     print(text, file=sys.stderr)
+
+
+def takes_colour(stream: TextIO) -> bool:
+    """Whether colours help on `stream`: it is a terminal, and neither `NO_COLOR` nor a dumb `TERM` forbids them."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def visible(text: str) -> str:

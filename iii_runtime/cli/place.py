@@ -13,8 +13,10 @@ import click
 
 from iii_runtime.core.config import Config
 
+DEFAULT_DATA = Path("data")
 DEFAULT_CONFIG = "iii-config.yaml"
 DEFAULT_TARGET = "functions"
+_EMPTY = "it is empty; is a shell variable not set?"
 
 Handler = Callable[..., None]
 
@@ -63,12 +65,31 @@ def with_place(handler: Handler) -> Handler:
     return command
 
 
+class FilledPath(click.Path):
+    """A path that is not empty: the empty one would be the current directory."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        """Return the path; a usage error if it is empty."""
+        if value == "":
+            self.fail(_EMPTY, param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def filled(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of workers; a usage error if one is empty, as for a path."""
+    if "" in values:
+        raise click.BadParameter(_EMPTY)
+    return values
+
+
 def data_option(handler: Handler) -> Handler:
     """Add `--data`."""
     return click.option(
         "--data",
-        type=click.Path(file_okay=False, path_type=Path),
-        default=Path("data"),
+        type=FilledPath(file_okay=False, path_type=Path),
+        default=DEFAULT_DATA,
         envvar="III_DATA",
         show_default="./data",
         show_envvar=True,
@@ -80,7 +101,7 @@ def config_option(handler: Handler) -> Handler:
     """Add `--config`."""
     return click.option(
         "--config",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=FilledPath(dir_okay=False, path_type=Path),
         envvar="III_CONFIG",
         show_default=f"{DEFAULT_CONFIG} if it exists",
         show_envvar=True,
@@ -95,6 +116,7 @@ def worker_option(handler: Handler) -> Handler:
         "targets",
         multiple=True,
         default=default_targets,
+        callback=filled,
         show_default=f"{DEFAULT_TARGET} if it exists",
         help="File, folder or module with workers, repeatable; used when no host runs.",
     )(handler)

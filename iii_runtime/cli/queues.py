@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypedDict, cast
 
 import click
@@ -45,10 +46,10 @@ class ListedQueue(TypedDict):
 @with_place
 @click.pass_context
 def queues(ctx: click.Context, place: Place) -> None:
-    """List the queues with their settings, consumers and exact counts."""
+    """List the queues with settings, consumers and exact counts."""
     if ctx.invoked_subcommand is not None:
         return
-    with engine(place) as live:
+    with engine(place, is_reading=True) as live:
         listing = live.ask("engine::queue::list")
     if place.as_json:
         print_json(listing, compact=True)
@@ -72,7 +73,12 @@ def purge(place: Place, name: str, *, yes: bool) -> None:
         print(f"{cast('dict[str, Json]', result)['purged']} purged")
 
 
-def rows(listing: list[ListedQueue]) -> list[tuple[object, ...]]:
+def is_in_use(queue: ListedQueue) -> bool:
+    """Whether a queue has a consumer or holds something."""
+    return bool(queue["consumers"]) or any(_counts(queue))
+
+
+def rows(listing: Sequence[ListedQueue]) -> list[tuple[object, ...]]:
     """Return the lines of the table."""
     return [(*_settings(queue), _consumers(queue), *_counts(queue)) for queue in listing]
 

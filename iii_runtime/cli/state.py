@@ -25,7 +25,7 @@ def state() -> None:
 @with_place
 def get(place: Place, scope: str, key: str) -> None:
     """Print a value; null if there is none."""
-    _print_result(place, "state::get", scope=scope, key=key)
+    _print_result(place, "state::get", is_reading=True, scope=scope, key=key)
 
 
 @state.command("set")
@@ -34,7 +34,10 @@ def get(place: Place, scope: str, key: str) -> None:
 @click.argument("value", metavar="JSON")
 @with_place
 def set_value(place: Place, scope: str, key: str, value: str) -> None:
-    """Replace a value by JSON (`-` reads stdin, `@FILE` a file), and print the old and the new one."""
+    """Replace a value, and print the old and the new one.
+
+    As JSON `-` reads stdin, `@FILE` a file.
+    """
     _print_result(place, "state::set", scope=scope, key=key, value=read_json(value, "the value"))
 
 
@@ -43,7 +46,7 @@ def set_value(place: Place, scope: str, key: str, value: str) -> None:
 @with_place
 def list_values(place: Place, scope: str) -> None:
     """Print the values of a scope, ordered by key."""
-    _print_result(place, "state::list", scope=scope)
+    _print_result(place, "state::list", is_reading=True, scope=scope)
 
 
 @state.command()
@@ -59,7 +62,7 @@ def delete(place: Place, scope: str, key: str) -> None:
 @with_place
 def scopes(place: Place) -> None:
     """List the scopes that hold a value."""
-    with engine(place) as live:
+    with engine(place, is_reading=True) as live:
         result = live.ask("state::list_groups")
     if place.as_json:
         print_json(result, compact=True)
@@ -68,7 +71,7 @@ def scopes(place: Place) -> None:
         print_list(("scope",), [(name,) for name in names], empty="No scope holds a value.")
 
 
-def _print_result(place: Place, function_id: str, **payload: Json) -> None:
-    with engine(place) as live:
+def _print_result(place: Place, function_id: str, *, is_reading: bool = False, **payload: Json) -> None:
+    with engine(place, is_reading=is_reading) as live:
         result = live.ask(function_id, **payload)
     print_json(result, compact=place.as_json)

@@ -24,8 +24,8 @@ def stream() -> None:
 @click.argument("group", required=False)
 @with_place
 def list_items(place: Place, stream_name: str, group: str | None) -> None:
-    """Print the items of a group of a stream; without GROUP list the groups."""
-    with engine(place) as live:
+    """Print the items of a group; without GROUP list the groups."""
+    with engine(place, is_reading=True) as live:
         if group is not None:
             items = live.ask("stream::list", stream_name=stream_name, group_id=group)
             print_json(items, compact=place.as_json)
@@ -45,7 +45,9 @@ def list_items(place: Place, stream_name: str, group: str | None) -> None:
 @click.option("--until", type=click.IntRange(1), metavar="N", help="End after N events, the first sync included.")
 @with_place
 def watch(place: Place, stream_name: str, group: str, item: str | None, until: int | None) -> None:
-    """Print each event of a group as it happens, beginning with what is stored (sync). Ctrl-C ends.
+    """Print each event of a group as it happens.
+
+    The first one is what is stored (sync); sent events are not kept, so those of the past are not shown. Ctrl-C ends.
 
     Needs a running host. When the connection is lost it is made again, and what is stored is printed again.
     """

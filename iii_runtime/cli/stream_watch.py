@@ -15,11 +15,13 @@ from iii_runtime.cli.connection import running_host
 from iii_runtime.cli.output import json_text, say, visible
 from iii_runtime.cli.place import Place
 from iii_runtime.core.errors import HostError, InvocationError
+from iii_runtime.core.payload import Json
 from iii_runtime.core.stream_protocol import Subscription
 from iii_runtime.hosts.embedded.host_file import RunningHost
 
 _RECONNECT_SECONDS = 0.5
 _HEARTBEAT_SECONDS = 20.0
+_EMPTY = "notice: nothing is stored there; sent events are not kept, so only what comes from now on is shown"
 
 
 async def watch_stream(place: Place, subscription: Subscription, until: int | None) -> None:
@@ -42,9 +44,12 @@ async def watch_stream(place: Place, subscription: Subscription, until: int | No
             code="host_unreachable",
         )
     printed = 0
+    nothing: list[Json] | None = [] if subscription.item_id is None else None
     while True:
         async with aclosing(_frames(host, subscription)) as frames:
             async for frame in frames:
+                if printed == 0 and frame["event"].get("data") == nothing:
+                    say(_EMPTY)
                 print(_line(frame, as_json=place.as_json), flush=True)
                 printed += 1
                 if printed == until:
@@ -104,9 +109,12 @@ def _line(frame: dict[str, Any], *, as_json: bool) -> str:
     if as_json:
         return json_text(frame, compact=True)
     event = frame["event"]
-    kind, data = event["type"], event.get("data")
+    kind, name, data = event["type"], frame["id"], event.get("data")
     if kind == "event":
         kind, data = event["event"]["type"], event["event"].get("data")
+    if kind == "step_update" and isinstance(data, dict) and isinstance(data.get("step"), str):
+        # Its id is made of step and time, which are members as well.
+        name, data = data["step"], {key: value for key, value in data.items() if key not in {"step", "at"}}
     moment = datetime.fromtimestamp(frame["timestamp"] / 1000, UTC).astimezone()
     shown = json.dumps(data, ensure_ascii=False)
-    return visible(f"{moment:%H:%M:%S} {kind:<8} {frame['id'] or '-'}  {shown}").replace("\n", "\\n")
+    return visible(f"{moment:%H:%M:%S} {kind:<11} {name or '-':<14} {shown}").replace("\n", "\\n")

@@ -46,9 +46,10 @@ def trigger(  # noqa: PLR0913 - one for each option
     metadata: str | None,
     is_void: bool,
 ) -> None:
-    """Call a function, through the running host or without one, and print its result.
+    """Call a function and print its result.
 
-    Without a host a message that is enqueued waits until one starts.
+    The call goes to the running host, or is made without one. Without a host a message that is enqueued waits until
+    one starts.
     """
     if payload is not None and event is not None:
         raise click.UsageError("--payload and --event exclude each other.")

@@ -4,77 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
-from click.testing import CliRunner, Result
 
-from iii_runtime.adapters.embedded.lock import DataLock, Holder
-from iii_runtime.cli import connection
 from iii_runtime.cli.main import cli
 from iii_runtime.core.config import Config
-from iii_runtime.core.payload import Json
 from iii_runtime.core.trigger_request import TriggerActionEnqueue, TriggerRequest
-from iii_runtime.hosts.embedded.control_server import ControlServer
 from iii_runtime.hosts.embedded.discovery import discover_workers
 from iii_runtime.hosts.embedded.host import EmbeddedHost, HostOptions
-from iii_runtime.hosts.embedded.host_file import HostFile, RunningHost, new_token
-from tests.host.process import PATIENCE_S, wait_until
+from tests.host.commands import WORKER, answer, done, imports_undone, refused, run
+from tests.host.process import PATIENCE_S
 
-TOKEN = new_token()
-WORKER = '''
-from iii_runtime import Cron, Http, Logger, NonRetryableError, Queue, register_worker
-
-worker = register_worker(worker_name="shop")
-
-@worker.function("shop::echo", triggers=[Http("POST", "/echo/:id"), Cron("0 0 12 * * *", timezone="Europe/Berlin")])
-def echo(payload, metadata=None):
-    """Return what it gets."""
-    Logger().info("echoing")
-    print("printed by the function")
-    return {"payload": payload, "metadata": metadata}
-
-@worker.function("shop::fail", triggers=[Queue("default")])
-def fail(payload):
-    raise NonRetryableError(f"no stock for {payload}")
-
-@worker.function("shop::crash")
-def crash(payload):
-    raise KeyError("missing")
-'''
-
-
-@pytest.fixture(autouse=True)
-def _tidy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Work in a folder of its own, and undo what importing workers leaves behind."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in ("III_DATA", "III_CONFIG", "COLUMNS"):
-        monkeypatch.delenv(name, raising=False)
-    levels = {name: logging.getLogger(name).level for name in ("iii_runtime", "iii.logger")}
-    yield
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Path:
-    """A project: the default folder of workers, no configuration."""
-    (tmp_path / "functions").mkdir()
-    (tmp_path / "functions" / "shop_worker.py").write_text(WORKER)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +31,8 @@ def letters(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[str, 
     (folder / "shop_worker.py").write_text(WORKER)
 
     async def fill() -> tuple[str, ...]:
-        workers = discover_workers([str(folder / "shop_worker.py")])
+        with imports_undone(folder):
+            workers = discover_workers([str(folder / "shop_worker.py")])
         host = EmbeddedHost(workers, Config(), HostOptions(data=folder / "data", http_port=0, stream_port=0))
         await host.start()
         receipts: list[str] = []
@@ -107,27 +55,6 @@ def dead(shop: Path, letters: tuple[Path, tuple[str, ...]]) -> tuple[str, ...]:
     """The project with those letters in its data directory; their receipts."""
     shutil.copytree(letters[0], shop / "data")
     return letters[1]
-
-
-def run(*arguments: str, stdin: str | None = None) -> Result:
-    return CliRunner().invoke(cli, arguments, input=stdin, catch_exceptions=False)
-
-
-def done(*arguments: str, stdin: str | None = None) -> str:
-    result = run(*arguments, stdin=stdin)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def answer(*arguments: str, stdin: str | None = None) -> Any:
-    return json.loads(done(*arguments, "--json", stdin=stdin))
-
-
-def refused(code: int, *arguments: str) -> str:
-    result = run(*arguments)
-    assert result.exit_code == code, result.output
-    assert result.stdout == ""
-    return result.stderr
 
 
 @pytest.mark.usefixtures("shop")
@@ -325,7 +252,7 @@ class TestState:
 
     def test_the_data_directory_is_taken_from_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("III_DATA", "elsewhere")
-        assert "holds no store yet" in run("state", "set", "s", "k", "1").stderr
+        assert "no store in elsewhere yet" in run("state", "set", "s", "k", "1").stderr
         assert Path("elsewhere", "iii.db").exists()
         assert not Path("data").exists()
 
@@ -393,74 +320,6 @@ class TestDeadLetters:
         assert "--all" in refused(2, "dlq", "redrive", "default", "receipt", "--all")
 
 
-@contextmanager
-def held(holder: Holder) -> Iterator[DataLock]:
-    """Hold the store, as a host without a control endpoint or another command would."""
-    with asyncio.run(DataLock.acquire(Path("data"), holder=holder, wait=timedelta(0))) as lock:
-        yield lock
-
-
-def announce(address: str) -> None:
-    """Write that a host listens there."""
-    host = RunningHost(pid=os.getpid(), http=address, stream=address, control=address, token=TOKEN)
-    HostFile(Path("data")).write(host)
-
-
-class TestStoreInUse:
-    def test_a_command_waits_for_another_one(self) -> None:
-        with held("command") as lock:
-            release = threading.Timer(0.3, lock.release)
-            release.start()
-            assert answer("state", "set", "s", "k", "1")["new_value"] == 1
-            release.join()
-
-    def test_a_command_that_waits_goes_through_the_host_that_comes_up(self, shop: Path) -> None:
-        """As while a host starts anew: the store stays in use, and the command has begun without a host."""
-        imported, is_over = shop / "imported", threading.Event()
-        (shop / "functions" / "shop_worker.py").write_text(f"open({str(imported)!r}, 'w').close()\n{WORKER}")
-
-        async def call(_request: TriggerRequest) -> Json:
-            return "from the host"
-
-        async def come_up() -> None:
-            server = ControlServer(call, TOKEN)
-            await server.start()
-            try:
-                await asyncio.to_thread(wait_until, imported.exists, "the import, after the first look for a host")
-                announce(server.address)
-                assert await asyncio.to_thread(is_over.wait, PATIENCE_S)
-            finally:
-                await server.stop(timedelta(0))
-
-        with held("host"), ThreadPoolExecutor(1) as threads:
-            host = threads.submit(asyncio.run, come_up())
-            try:
-                assert answer("trigger", "shop::echo") == "from the host"
-            finally:
-                is_over.set()
-            host.result()
-
-    @pytest.mark.parametrize(
-        ("holder", "told"), [("command", "in use by a command"), ("host", "in use by a host that does not answer")]
-    )
-    def test_a_store_that_stays_in_use_is_exit_code_2(
-        self, holder: Holder, told: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(connection, "PATIENCE", timedelta(milliseconds=50))
-        with held(holder):
-            error = refused(2, "state", "scopes")
-        assert error.startswith("error: store_locked: ")
-        assert f"{told}, process {os.getpid()}." in error
-
-    def test_a_host_that_accepts_and_never_answers_is_exit_code_2(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(connection, "PATIENCE", timedelta(milliseconds=50))
-        Path("data").mkdir()
-        with socket.create_server(("127.0.0.1", 0)) as silent:
-            announce(f"127.0.0.1:{silent.getsockname()[1]}")
-            error = refused(2, "state", "scopes")
-        assert error.startswith(f"error: host_unreachable: the host (process {os.getpid()}) does not answer.")
-
-
 @pytest.mark.usefixtures("shop")
 class TestConfigCheck:
     def test_a_sound_app_is_exit_code_0(self) -> None:
@@ -489,6 +348,24 @@ class TestUsage:
     def test_dev_says_what_to_give_when_there_is_no_folder_of_workers(self) -> None:
         assert "iii-runtime dev app.py" in refused(2, "dev")
 
+    @pytest.mark.parametrize(
+        ("arguments", "option"),
+        [
+            (("state", "scopes", "--data", ""), "--data"),
+            (("state", "scopes", "--config", ""), "--config"),
+            (("functions", "--worker", ""), "--worker"),
+            (("dev", "--data", ""), "--data"),
+            (("dev", ""), "TARGETS"),
+        ],
+    )
+    def test_an_empty_path_is_a_usage_error_and_not_the_current_directory(
+        self, arguments: tuple[str, ...], option: str
+    ) -> None:
+        told = refused(2, *arguments)
+        assert "it is empty; is a shell variable not set?" in told
+        assert option in told
+        assert list(Path.cwd().iterdir()) == []
+
     @pytest.mark.usefixtures("shop")
     def test_a_worker_that_cannot_be_imported_is_exit_code_2(self) -> None:
         told = refused(2, "functions", "--worker", "nowhere.py")
@@ -503,11 +380,71 @@ class TestUsage:
         for command in cli.list_commands(None):  # type: ignore[arg-type]
             assert "Usage:" in done(command, "--help")
 
+    @pytest.mark.parametrize("group", [(), ("queues",), ("dlq",), ("state",), ("stream",), ("cron",), ("config",)])
+    def test_no_summary_of_a_command_is_cut_even_in_80_columns(self, group: tuple[str, ...]) -> None:
+        _, found, listing = done(*group, "--help").partition("Commands:\n")
+        assert found
+        assert "..." not in listing
+
+    @pytest.mark.parametrize(
+        ("given", "meant"), [("que", "'queues'"), ("st", "'state' or 'stream'"), ("tigger", "'trigger'")]
+    )
+    def test_an_unknown_command_is_answered_with_what_may_be_meant(self, given: str, meant: str) -> None:
+        assert f"No such command '{given}'. Did you mean {meant}?" in refused(2, given)
+
+    def test_an_unknown_command_like_no_other_is_refused(self) -> None:
+        assert "No such command 'zzz'.\n" in refused(2, "zzz")
+
+
+@pytest.mark.usefixtures("shop")
+class TestErrorsForPrograms:
+    @pytest.mark.parametrize(
+        ("arguments", "exit_code", "members"),
+        [
+            (("trigger", "shop::none"), 1, {"code": "function_not_found", "function_id": "shop::none"}),
+            (("trigger", "shop::crash"), 1, {"code": "invocation_failed", "function_id": "shop::crash"}),
+            (
+                ("trigger", "shop::echo", "--queue", "none"),
+                1,
+                {"code": "enqueue_error", "reason": "queue_not_found", "function_id": "shop::echo"},
+            ),
+            (("dlq", "show", "x"), 1, {"code": "dead_letter_not_found"}),
+            (("functions", "--worker", "nowhere.py"), 2, {"code": "worker_not_found"}),
+            (("trigger", "shop::echo", "--delay", "1"), 2, {"code": "usage"}),
+            (("dlq", "list", "--no-such-option"), 2, {"code": "usage"}),
+            (("no-such-command",), 2, {"code": "usage"}),
+            (("dev", "--data", ""), 2, {"code": "usage"}),
+        ],
+    )
+    def test_an_error_is_one_object_on_stderr_with_the_same_exit_code(
+        self, arguments: tuple[str, ...], exit_code: int, members: dict[str, str]
+    ) -> None:
+        error = json.loads(refused(exit_code, *arguments, "--json").splitlines()[-1])["error"]
+        message = error.pop("message")
+        assert error == members
+        assert message in run(*arguments).stderr
+
+    def test_an_argument_that_only_looks_like_the_option_changes_nothing(self) -> None:
+        assert "\nerror: function_not_found: " in refused(1, "trigger", "--", "--json")
+
 
 @pytest.mark.process
 class TestProcess:
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "iii_runtime.cli", *arguments]
+
+    @pytest.mark.parametrize(
+        ("missing", "arguments"),
+        [("click", ["--version"]), ("rich", ["state", "scopes"]), ("aiohttp", ["dev", "--no-reload", "."])],
+    )
+    def test_without_the_extra_the_command_line_says_what_to_install(self, missing: str, arguments: list[str]) -> None:
+        code = f"import sys; sys.modules[{missing!r}] = None; from iii_runtime.cli.entry import main; sys.exit(main())"
+        command = [sys.executable, "-c", code, *arguments]
+        result = subprocess.run(command, check=False, capture_output=True, text=True)
+        told = "iii-runtime: the command line needs the extra: pip install 'iii-runtime[embedded]'\n"
+        assert (result.returncode, result.stdout) == (2, "")
+        assert result.stderr.endswith(told)
+        assert "Traceback" not in result.stderr
 
     def test_importing_the_entry_point_loads_no_library_of_a_command(self) -> None:
         code = (
@@ -529,6 +466,49 @@ class TestProcess:
             process.stdout.close()
             assert process.stderr.read() == ""
         assert process.returncode == 141
+
+    @pytest.mark.parametrize(
+        "arguments", [["--help"], ["functions"], ["queues", "--json"], ["dlq", "show", "RECEIPT"], ["config", "check"]]
+    )
+    @pytest.mark.parametrize("unbuffered", ["", "1"])
+    def test_a_reader_that_never_reads_is_exit_code_141(
+        self, arguments: list[str], unbuffered: str, dead: tuple[str, ...]
+    ) -> None:
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        with os.fdopen(write_end, "wb") as unread:
+            result = self.run_into(unread, unbuffered, [each.replace("RECEIPT", dead[0]) for each in arguments])
+        assert (result.returncode, result.stderr) == (141, "")
+
+    def test_a_reader_of_an_error_that_never_reads_is_exit_code_141(self) -> None:
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        with os.fdopen(write_end, "wb") as unread:
+            result = subprocess.run(self.command("dlq", "show", "x"), check=False, stdout=unread, stderr=unread)
+        assert result.returncode == 141
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+    @pytest.mark.parametrize("arguments", [["--help"], ["functions"], ["functions", "--json"]])
+    @pytest.mark.parametrize("unbuffered", ["", "1"])
+    @pytest.mark.usefixtures("dead")
+    def test_a_stdout_that_is_full_is_one_error_and_exit_code_1(self, arguments: list[str], unbuffered: str) -> None:
+        with Path("/dev/full").open("wb") as full:
+            result = self.run_into(full, unbuffered, arguments)
+        (line,) = result.stderr.splitlines()
+        told = json.loads(line)["error"]["code"] if "--json" in arguments else line.split(": ")[1]
+        assert (result.returncode, told) == (1, "output_lost")
+
+    def test_a_closed_stdout_is_no_error(self) -> None:
+        command = ["sh", "-c", 'exec "$@" >&-', "sh", *self.command("state", "set", "s", "k", "1")]
+        result = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert result.returncode == 0
+        assert "Traceback" not in result.stderr
+
+    def run_into(self, stdout: BinaryIO, unbuffered: str, arguments: list[str]) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+        return subprocess.run(
+            self.command(*arguments), check=False, stdout=stdout, stderr=subprocess.PIPE, text=True, env=env
+        )
 
     def test_in_a_narrow_terminal_every_receipt_can_be_copied(self, dead: tuple[str, ...]) -> None:
         master, slave = os.openpty()

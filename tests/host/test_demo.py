@@ -54,13 +54,17 @@ def test_every_order_ends_as_expected_and_the_reader_sees_why(demo: subprocess.P
     assert "Every order ended as expected" in output.splitlines()[-1]
     expected_lines = [
         r"ord-payment-flaky +charge-payment +attempt 2 +retrying +the payment provider did not answer",
-        r"ord-payment-flaky +fulfilled +create, validate, charge-payment x3, ship, notify",
+        r"ord-payment-flaky +fulfilled +create, validate, charge-payment \(3 attempts\), ship, notify: Parcel Post",
+        r"ord-invalid +refused +nothing is stored",
         r"ord-malformed +create +refused +400 BAD_REQUEST",
         r"ord-invalid +create +refused +422 VALIDATION_FAILED",
-        r"order-payment +ord-declined .* the card was declined",
-        r"order-validate +ord-unknown-product .* product 'kettle' is not in the catalogue",
-        r"\$ iii-runtime dlq redrive order-validate --all",
+        r"\$ iii-runtime dlq list\nreceipt +queue +function",
+        r"order-payment +orders::charge-payment .* the card was declined",
+        r"order-validate +orders::validate .* product 'kettle' is not in the catalogue",
+        r"\$ iii-runtime dlq redrive order-validate --all\n1 redriven\n",
         r"ord-unknown-product +notify +complete",
+        r"\$ iii-runtime dlq list order-validate\nThere are no dead letters on queue 'order-validate'.\n",
+        r"export III_DATA=\S+ .*temporary: removed at the end",
     ]
     assert [line for line in expected_lines if re.search(line, output) is None] == []
     assert "\x1b" not in output

@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -18,14 +20,15 @@ from click.testing import CliRunner
 from iii_runtime.adapters.embedded.lock import DataLock
 from iii_runtime.cli.main import cli
 from iii_runtime.hosts.embedded.host_file import RunningHost
-from tests.host.process import DevProcess, post, wait_until
+from tests.host.process import PATIENCE_S, DevProcess, post, wait_until
 
 pytestmark = pytest.mark.process
+FULL = Path("/dev/full")
 
 WORKER = """
 import os
 import threading
-from iii_runtime import Cron, Http, OnState, Queue, register_worker
+from iii_runtime import Cron, Http, NonRetryableError, OnState, Queue, register_worker
 
 worker = register_worker(worker_name="shop")
 VERSION = 1
@@ -38,6 +41,8 @@ def hello(request):
 def keep(payload):
     if payload["id"] == "hang":
         threading.Event().wait(60)
+    if payload["id"] == "bad":
+        raise NonRetryableError("no")
     worker.trigger({"function_id": "stream::set", "payload": {
         "stream_name": "kept", "group_id": "all", "item_id": payload["id"], "data": payload}})
 
@@ -147,6 +152,35 @@ def test_ctrl_c_drains_and_exits_0(tmp_path: Path) -> None:
     assert not (process.data / "host.json").exists()
 
 
+@pytest.mark.parametrize("options", [(), ("--no-reload",)])
+def test_when_the_reader_of_stdout_goes_it_drains_and_exits_141(tmp_path: Path, options: tuple[str, ...]) -> None:
+    shop(tmp_path)
+    process = subprocess.Popen(dev(tmp_path, *options), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith("http ")
+        process.stdout.close()
+        assert "Traceback" not in process.stderr.read()
+    assert process.returncode == 141
+    assert (tmp_path / "data" / "iii.db").exists()
+    assert not (tmp_path / "data" / "host.json").exists()
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("options", [(), ("--no-reload",)])
+def test_a_stdout_that_is_full_is_one_clear_error_and_exit_code_1(tmp_path: Path, options: tuple[str, ...]) -> None:
+    shop(tmp_path)
+    with FULL.open("w") as full:
+        result = subprocess.run(
+            dev(tmp_path, *options), stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=PATIENCE_S
+        )
+    assert result.stderr.startswith("error: output_lost: ")
+    assert len(result.stderr.splitlines()) == 1
+    assert result.returncode == 1
+    assert not (tmp_path / "data" / "host.json").exists()
+
+
 def test_a_second_ctrl_c_stops_at_once_with_exit_code_130(tmp_path: Path) -> None:
     shop(tmp_path)
     with DevProcess(tmp_path, "shop.py") as process:
@@ -177,6 +211,56 @@ def test_changed_code_is_used_and_broken_code_is_not(tmp_path: Path) -> None:
         at = process.wait_for("error: config_invalid")
         process.wait_for("the host goes on with the old code", after=at)
         assert post(second.http, "/hello")["version"] == 2
+
+
+def test_a_reload_is_one_line_unless_the_banner_says_something_new(tmp_path: Path) -> None:
+    shop(tmp_path)
+    ports = ("--http-port", str(free_port()), "--stream-port", str(free_port()))
+    with DevProcess(tmp_path, "shop.py", *ports) as process:
+        first = process.address()
+        at = process.wait_for("host     ready  functions=4 ")
+        shop(tmp_path, "# Moves every line.\n" + WORKER.replace("VERSION = 1", "VERSION = 2"))
+        second = wait_until(lambda: other(process, first.pid), "the new host")
+        reloaded = process.wait_for("host     reloaded  functions=4 queues=1 ", after=at)
+        shop(tmp_path, WORKER.replace("shop::tidy", "shop::clear"))
+        wait_until(lambda: other(process, second.pid), "the newest host")
+        process.wait_for("host     reloaded  functions=4 ", after=reloaded)
+    assert [line for line in process.lines[at:reloaded] if line.startswith(("http ", "function "))] == []
+    newest = [line for line in process.lines[reloaded:] if line.startswith(("http ", "shop::clear"))]
+    assert len(newest) == 3, "the banner, where the function is among the functions and among the cron jobs"
+
+
+def test_the_banner_shows_no_built_in_queue_that_nobody_uses(tmp_path: Path) -> None:
+    shop(tmp_path, WORKER.replace('Queue("default")', "OnState()"))
+    with DevProcess(tmp_path, "shop.py", "--no-reload") as process:
+        process.wait_for("ready")
+    banner = process.output.partition("ready")[0]
+    assert "shop::keep" in banner
+    assert "concurrency" not in banner
+
+
+def test_the_banner_shows_a_declared_queue_without_a_consumer(tmp_path: Path) -> None:
+    shop(tmp_path, WORKER.replace('Queue("default")', "OnState()"))
+    queues = "{ idle: {}, default: {} }"
+    (tmp_path / "iii-config.yaml").write_text(
+        f"workers:\n  - name: iii-queue\n    config: {{ queue_configs: {queues} }}\n"
+    )
+    with DevProcess(tmp_path, "shop.py", "--no-reload") as process:
+        process.wait_for("ready")
+    shown = [line.split()[0] for line in process.output.splitlines() if " standard " in line]
+    assert sorted(shown) == ["default", "idle"]
+
+
+def test_the_line_of_a_dead_letter_says_how_to_see_it(tmp_path: Path) -> None:
+    shop(tmp_path)
+    with DevProcess(tmp_path, "shop.py", "--no-reload") as process:
+        process.address()
+        ask(process, "trigger", "shop::keep", "--queue", "default", "--payload", '{"id": "bad"}')
+        line = process.lines[process.wait_for("dead letter") - 1]
+        command = line.rpartition("show it: iii-runtime ")[2].split()
+        result = CliRunner().invoke(cli, command, catch_exceptions=False)
+    assert "NonRetryableError: no" in result.stdout
+    assert "\x1b" not in process.output, "no colours without a terminal"
 
 
 def test_a_host_that_crashed_is_reported_and_started_again_after_a_change(tmp_path: Path) -> None:
@@ -214,8 +298,18 @@ def test_a_port_in_use_is_one_clear_error_and_exit_code_2(tmp_path: Path) -> Non
     assert "Traceback" not in process.output
 
 
+def dev(folder: Path, *options: str) -> list[str]:
+    places = [str(folder / "shop.py"), "--data", str(folder / "data")]
+    return [sys.executable, "-m", "iii_runtime.cli", "dev", *places, "--http-port=0", "--stream-port=0", *options]
+
+
 def command_at_work(data: Path) -> DataLock:
     return asyncio.run(DataLock.acquire(data, holder="command", wait=timedelta(0)))
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
 
 
 def other(process: DevProcess, pid: int) -> RunningHost | None:
