@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ REFERENCE = ROOT / "docs" / "reference"
 
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NAMED_BLOCK = re.compile(r"^`([\w.-]+)`:\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
+EXCERPT = re.compile(r"\[`[\w./]+`\]\(([\w./]+\.py)\):\n\n```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]*)#([^)\s]+)\)")
 
@@ -70,6 +72,40 @@ def test_the_quickstart_example_passes_its_own_test(tmp_path: Path) -> None:
     assert len(cases) == 2
     for case in cases:
         case()
+
+
+def test_the_tests_of_the_testing_guide_pass_as_they_are_written(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "how-to" / "testing.md").read_text()
+    files = dict(NAMED_BLOCK.findall(text))
+    assert sorted(files) == ["iii-config.yaml", "newsletter.py", "pytest.ini"]
+    cases = [block for block in PYTHON_BLOCK.findall(text) if block != files["newsletter.py"]]
+    for name, content in {**files, "test_newsletter.py": "\n\n".join(cases)}.items():
+        (tmp_path / name).write_text(content)
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout
+    assert f"{sum(block.count('def test_') for block in cases)} passed" in result.stdout
+    assert result.stderr == ""
+
+
+def excerpts() -> list[tuple[str, Path, str]]:
+    """Return what a document shows of a file: the document, the file, the lines."""
+    return [
+        (name_of(path), (path.parent / target).resolve(), block)
+        for path in DOCUMENTS
+        for target, block in EXCERPT.findall(path.read_text())
+    ]
+
+
+def test_the_pipeline_guide_shows_code_of_the_example() -> None:
+    assert len([name for name, _, _ in excerpts() if name == "docs/how-to/pipelines.md"]) == 5
+
+
+@pytest.mark.parametrize(("name", "file", "block"), excerpts())
+def test_an_excerpt_is_what_the_file_has(name: str, file: Path, block: str) -> None:
+    """But for its indentation."""
+    shown, source = ("\n".join(line.strip() for line in text.splitlines()) for text in (block, file.read_text()))
+    assert shown in source, (name, file)
 
 
 def commands(group: click.Group, prefix: str) -> Iterator[tuple[str, click.Command]]:

@@ -30,9 +30,17 @@ def handler(data): ...
     assert loaded_by(statement) & set(HEAVY) == set()
 
 
+def test_the_entry_point_loads_no_heavy_library() -> None:
+    assert loaded_by("import iii_runtime.cli.entry") & set(HEAVY) == set()
+
+
 def test_the_command_line_loads_libraries_only_in_the_commands_that_need_them() -> None:
     loaded = loaded_by("import iii_runtime.cli.main")
     assert loaded & {"aiohttp", "rich", "watchfiles", "pydantic", "sqlite3", "yaml", "croniter"} == set()
+
+
+def test_the_test_kit_loads_no_server_and_no_library_that_a_test_may_not_need() -> None:
+    assert loaded_by("import iii_runtime.testing") & set(HEAVY) <= {"sqlite3"}
 
 
 def test_the_root_runs_no_work_and_starts_no_thread() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import iii_runtime
+import iii_runtime.testing
 
 PUBLIC = [
     "ApiRequest",
@@ -37,6 +38,8 @@ PUBLIC = [
     "register_worker",
 ]
 
+TEST_KIT = ["Harness", "Reply", "SkipClock", "StoreError", "Stores", "StreamChange"]
+
 
 def test_the_root_exports_exactly_the_decided_names() -> None:
     assert iii_runtime.__all__ == PUBLIC
@@ -51,3 +54,9 @@ def test_the_exported_names_are_sorted_and_exist() -> None:
 def test_every_public_name_has_a_docstring() -> None:
     for name in PUBLIC:
         assert (getattr(iii_runtime, name).__doc__ or "").strip(), name
+
+
+def test_the_test_kit_exports_exactly_the_decided_names() -> None:
+    assert iii_runtime.testing.__all__ == TEST_KIT
+    for name in TEST_KIT:
+        assert (getattr(iii_runtime.testing, name).__doc__ or "").strip(), name
