@@ -326,6 +326,8 @@ async def test_a_host_that_is_not_this_machine_is_an_error(host: str) -> None:
     with pytest.raises(HostError) as caught:
         await HttpServer(entry_of(echo_worker()), host, 0).start()
     assert caught.value.code == "host_invalid"
+    assert "Stop that process" not in caught.value.message
+    assert "Set `host` of iii-http in iii-config.yaml" in caught.value.message
 
 
 async def test_an_entry_that_fails_is_a_500_and_the_server_goes_on(caplog: pytest.LogCaptureFixture) -> None:

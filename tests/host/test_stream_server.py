@@ -394,7 +394,7 @@ async def test_a_port_in_use_names_the_stream_section() -> None:
         second = StreamServer(
             here.hub, here.store, here.clock, "127.0.0.1", here.server.port, allowed_origins=origin_rule(None)
         )
-        with pytest.raises(HostError, match="iii-stream") as caught:
+        with pytest.raises(HostError, match=r"Stop that process.*iii-stream") as caught:
             await second.start()
     assert caught.value.code == "port_in_use"
 

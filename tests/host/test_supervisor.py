@@ -18,13 +18,14 @@ from tests.host.process import PATIENCE_S, wait_until
 pytestmark = pytest.mark.process
 
 HANGS = "import threading; threading.Event().wait()"
-HOST = f"open('starts', 'a').write('x'); {HANGS}"
+HOST = "open('starts', 'a').write('x'); import os, sys; os.read(int(sys.argv[1]), 1)"
+"""Ends with its supervisor, as a host does."""
 CHECK = "open('checks', 'a').write('x'); import code_under_check"
 
 
 def plan(folder: Path, check_patience: timedelta) -> Plan:
     return Plan(
-        host=lambda _parent, _banner: [sys.executable, "-c", HOST],
+        host=lambda parent, _banner: [sys.executable, "-c", HOST, str(parent)],
         check=[sys.executable, "-c", CHECK],
         watched=Watched(trees=frozenset([folder]), folders=frozenset(), config=folder / "iii-config.yaml"),
         patience=timedelta(seconds=PATIENCE_S),

@@ -47,7 +47,7 @@ class ControlServer:
             self._answer,
             host=LOOPBACK,
             port=0,
-            remedy="The host needs one free port on the loopback interface.",
+            setting=None,
             ids=ids or Uuid4Source(),
         )
 

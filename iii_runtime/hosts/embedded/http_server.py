@@ -16,7 +16,7 @@ from iii_runtime.hosts.embedded.listener import Listener, to_response
 from iii_runtime.hosts.embedded.request_body import BODY_TIMEOUT, read_body
 from iii_runtime.ports.clock import IdSource
 
-_REMEDY = "Stop that process, or set another `host` or `port` (0 takes a free one) of iii-http in iii-config.yaml."
+_SETTING = "iii-http in iii-config.yaml"
 
 
 class HttpServer:
@@ -47,7 +47,7 @@ class HttpServer:
         self._ids = ids or Uuid4Source()
         self._body_limit_bytes = body_limit_bytes
         self._body_timeout = body_timeout
-        self._listener = Listener(self._answer, host=host, port=port, remedy=_REMEDY, ids=self._ids)
+        self._listener = Listener(self._answer, host=host, port=port, setting=_SETTING, ids=self._ids)
 
     @property
     def port(self) -> int:

@@ -39,15 +39,15 @@ class Listener:
         answer: Answers one request.
         host: Address or name to listen on; of a name with several addresses an IPv4 one is taken.
         port: Port to listen on; 0 takes a free one.
-        remedy: What the user can do if the address cannot be had; ends the message of the error.
+        setting: Where the user sets `host` and `port`; None if nobody does. It ends the message of the error.
         ids: Where error ids come from.
     """
 
-    def __init__(self, answer: Answer, *, host: str, port: int, remedy: str, ids: IdSource) -> None:
+    def __init__(self, answer: Answer, *, host: str, port: int, setting: str | None, ids: IdSource) -> None:
         self._answer = answer
         self._host = host
         self._port = port
-        self._remedy = remedy
+        self._setting = setting
         self._ids = ids
         self._socket_name: tuple[str, int] | None = None
         self._runner: web.ServerRunner | None = None
@@ -70,7 +70,7 @@ class Listener:
         """Bind and accept.
 
         Raises:
-            HostError: `port_in_use`, `port_forbidden`, `host_invalid` or `listen_failed`, with the remedy.
+            HostError: `port_in_use`, `port_forbidden`, `host_invalid` or `listen_failed`, with what to do.
         """
         bound = await self._bind()
         self._socket_name = bound.getsockname()[:2]
@@ -153,7 +153,15 @@ class Listener:
             code, what = "host_invalid", f"{place} is no address of this machine ({error})"
         else:
             code, what = "listen_failed", f"cannot listen on {place}: {error}"
-        return HostError(f"{what}. {self._remedy}", code=code)
+        return HostError(f"{what}. {self._remedy(code)}", code=code)
+
+    def _remedy(self, code: str) -> str:
+        if self._setting is None:
+            return "The host needs one free port on the loopback interface."
+        if code == "host_invalid":
+            return f"Set `host` of {self._setting} to an address of this machine, and `port` to 0 to 65535."
+        another = f"et another `host` or `port` (0 takes a free one) of {self._setting}."
+        return f"Stop that process, or s{another}" if code == "port_in_use" else f"S{another}"
 
     def _bound(self) -> tuple[str, int]:
         if self._socket_name is None:

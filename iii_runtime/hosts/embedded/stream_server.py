@@ -36,7 +36,7 @@ from iii_runtime.ports.clock import Clock, IdSource
 from iii_runtime.ports.stream_store import StreamStore
 
 _log = logging.getLogger("iii_runtime.stream")
-_REMEDY = "Stop that process, or set another `host` or `port` (0 takes a free one) of iii-stream in iii-config.yaml."
+_SETTING = "iii-stream in iii-config.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class StreamServer:
         self._allowed_origins = allowed_origins
         self._ids = ids or Uuid4Source()
         self._patience = patience or StreamPatience()
-        self._listener = Listener(self._answer, host=host, port=port, remedy=_REMEDY, ids=self._ids)
+        self._listener = Listener(self._answer, host=host, port=port, setting=_SETTING, ids=self._ids)
 
     @property
     def port(self) -> int:
