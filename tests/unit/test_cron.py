@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from iii_runtime.core.cron import CronError, CronJob, CronSchedule, cron_payload, job_id, tick_id
+from iii_runtime.core.cron import CronError, CronJob, CronSchedule, cron_payload, job_id
 from iii_runtime.core.errors import IiiError
 
 NEW_YEAR_2026 = datetime(2026, 1, 1, tzinfo=UTC)  # A Thursday.
@@ -274,19 +274,13 @@ class TestValues:
         with pytest.raises(FrozenInstanceError):
             schedule.timezone = "Europe/Berlin"  # type: ignore[misc]
 
-    def test_a_tick_is_identified_by_function_expression_time_zone_and_nominal_time(self) -> None:
-        schedule = CronSchedule.parse("0 0 9 * * *", "Europe/Berlin")
-        nominal = datetime(2026, 7, 1, 7, tzinfo=UTC)
-        local = datetime(2026, 7, 1, 9, tzinfo=timezone(timedelta(hours=2)))
-        identity = tick_id("orders::clean", schedule, nominal)
-        assert identity == "orders::clean|0 0 9 * * *|Europe/Berlin|2026-07-01T07:00:00Z"
-        assert tick_id("orders::clean", schedule, local) == identity
-
     def test_a_job_is_identified_by_what_fires_and_not_by_its_trigger(self) -> None:
         schedule = CronSchedule.parse("0 0 9 * * *")
         job = CronJob(trigger_id="any", function_id="orders::clean", schedule=schedule)
         assert job.job_id == job_id("orders::clean", schedule) == "orders::clean|0 0 9 * * *|UTC"
         assert job.overlap is False
+        berlin = CronSchedule.parse("0 0 9 * * *", "Europe/Berlin")
+        assert job_id("orders::clean", berlin) == "orders::clean|0 0 9 * * *|Europe/Berlin"
 
     def test_the_payload_has_the_nominal_and_the_actual_time(self) -> None:
         actual = NEW_YEAR_2026 + timedelta(milliseconds=1500)

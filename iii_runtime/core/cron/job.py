@@ -1,4 +1,4 @@
-"""A registered cron trigger, and the names by which its ticks are told apart."""
+"""A registered cron trigger, its identity, and what its function receives."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ class CronJob:
         function_id: The function to start, `service::name`.
         schedule: When.
         overlap: Start a tick although an earlier one still runs; by default it is skipped.
+        condition: Function that decides whether a tick fires.
     """
 
     trigger_id: str
     function_id: str
     schedule: CronSchedule
     overlap: bool = False
+    condition: str | None = None
 
     @property
     def job_id(self) -> str:
@@ -36,14 +38,6 @@ def job_id(function_id: str, schedule: CronSchedule) -> str:
     A changed expression or time zone makes another job, so ticks of the old one never count for it.
     """
     return f"{function_id}|{schedule.expression}|{schedule.timezone}"
-
-
-def tick_id(function_id: str, schedule: CronSchedule, nominal: datetime) -> str:
-    """Return the stable, readable identity of one tick, by its aware nominal time.
-
-    A tick that is delivered twice has the same identity, so its duplicates collapse.
-    """
-    return f"{job_id(function_id, schedule)}|{_rfc3339(nominal)}"
 
 
 def cron_payload(job_id: str, nominal: datetime, actual: datetime) -> dict[str, str]:

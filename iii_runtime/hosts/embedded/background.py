@@ -49,7 +49,6 @@ class Background:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._feed = FeedPump(runtime.stores, runtime.changes, push)
         self._cron = self._new_cron()
-        self._conditions: dict[str, str | None] = {}
         self._following: asyncio.Task[None] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._stopping = False
@@ -184,21 +183,22 @@ class Background:
         del self._runners[name]
 
     def _jobs(self) -> list[CronJob]:
-        jobs: list[CronJob] = []
-        for number, (function_id, kind) in enumerate(self._runtime.app.triggers(Cron)):
-            if isinstance(kind, Cron):
-                schedule = CronSchedule.parse(kind.expression, kind.timezone)
-                job = CronJob(
-                    trigger_id=f"cron-{number}", function_id=function_id, schedule=schedule, overlap=kind.overlap
-                )
-                jobs.append(job)
-                self._conditions[job.job_id] = kind.condition
-        return jobs
+        return [
+            CronJob(
+                trigger_id=spec.id,
+                function_id=spec.function_id,
+                schedule=CronSchedule.parse(spec.kind.expression, spec.kind.timezone),
+                overlap=spec.kind.overlap,
+                condition=spec.kind.condition,
+            )
+            for spec in self._runtime.app.catalog.triggers
+            if isinstance(spec.kind, Cron)
+        ]
 
     async def _fire(self, job: CronJob, nominal: datetime) -> None:
         payload = to_json(cron_payload(job.job_id, nominal, self._stores.clock.now()))
         call = Call(function_id=job.function_id, payload=payload, source="cron")
-        if not await condition_holds(self._runtime.invoker, self._conditions.get(job.job_id), call):
+        if not await condition_holds(self._runtime.invoker, job.condition, call):
             return
         _log.info("cron tick", extra={"iii": {"function_id": job.function_id, "nominal": nominal.isoformat()}})
         await self._runtime.invoker.invoke_raw(call)
