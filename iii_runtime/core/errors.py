@@ -34,7 +34,8 @@ class InvocationError(IiiError):
 
             - The request itself: `request_invalid`, `payload_not_json`, `payload_too_large`.
             - A function: `function_not_found`; `VALIDATION_FAILED`, its input does not fit its model; `TIMEOUT`;
-              `invocation_failed`, it raised, was called too deep, or returned no JSON.
+              `invocation_failed`, it raised, was called too deep, or returned no JSON; `function_busy`, its
+              concurrency is used up; `not_in_uses`, its caller's `uses` does not name it.
             - Enqueue: `enqueue_error`, always an `EnqueueError`, whose `reason` tells more.
             - `state::*`: `SET_ERROR`, `GET_ERROR`, `DELETE_ERROR`, `UPDATE_ERROR`, `LIST_ERROR`, `LIST_GROUPS_ERROR`,
               `VALUE_TOO_LARGE`.
@@ -72,8 +73,8 @@ class EnqueueError(InvocationError):
     Attributes:
         reason: `queue_not_found`, `function_not_registered`, `function_not_allowed`, `delay_invalid`,
             `delay_not_supported`, `dedupe_id_invalid`, `payload_not_json`, `group_field_missing`,
-            `group_field_null`, `too_many_hops`, `payload_too_large` or `enqueue_failed` (the one case in which the
-            message may have been accepted all the same).
+            `group_field_null`, `not_in_uses`, `too_many_hops`, `payload_too_large` or `enqueue_failed` (the
+            one case in which the message may have been accepted all the same).
     """
 
     def __init__(self, reason: str, message: str, function_id: str | None = None) -> None:
@@ -119,6 +120,28 @@ class NotAttachedError(IiiError, RuntimeError):
     code = "not_attached"
 
 
+class RemoteHandlerError(IiiError):
+    """A handler that ran elsewhere raised: what is known of its exception.
+
+    Attributes:
+        type_name: Name of the exception's class.
+        is_final: Whether it was a `NonRetryableError`.
+    """
+
+    code = "handler_failed"
+
+    def __init__(self, type_name: str, message: str, *, is_final: bool = False) -> None:
+        super().__init__(message)
+        self.type_name = type_name
+        self.is_final = is_final
+
+
+class FunctionBusyError(IiiError):
+    """A function could not be started: its concurrency is used up, or its host is not ready. It did not run."""
+
+    code = "function_busy"
+
+
 class DeadlineExceededError(IiiError):
     """A function's body did not end in time. Its own `TimeoutError` is another thing: a failure of the body."""
 
@@ -128,7 +151,8 @@ class DeadlineExceededError(IiiError):
 class StoreError(IiiError):
     """The store could not do what it was asked. Nothing of the failed operation was written.
 
-    Codes: `store_full`, `store_newer_schema`, `store_unavailable`, `store_locked`, `store_corrupt`.
+    Codes: `store_full`, `store_newer_schema`, `store_unavailable`, `store_locked`, `store_corrupt`; on AWS also
+    `store_throttled`, `store_missing`, `store_denied`, `store_conflict`, `store_item_too_large`.
     """
 
     code = "store_unavailable"

@@ -21,9 +21,12 @@ MAX_STACK_BYTES = 8 * 1024
 MAX_ERROR_BYTES = 4 * 1024
 """Bounds of what a letter says of an error, as JSON text."""
 
-Cause = Literal["failed", "receives", "unreadable"]
+Cause = Literal["failed", "receives", "unreadable", "native"]
 """Why a message died: its attempts failed; it was received too often without an outcome (it killed its host); its body
-is no envelope."""
+is no envelope; the broker moved it, for no host was there to say why."""
+
+TOPIC_FUNCTION = "iii::durable::publish"
+"""The function of an envelope that all subscriptions of a topic share: each runs the function of its own queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

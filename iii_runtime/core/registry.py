@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
 from iii_runtime.core.errors import RegistrationError
+from iii_runtime.core.function_options import FunctionOptions
 from iii_runtime.core.handler import HandlerPlan
 from iii_runtime.core.triggers import TYPE_NAMES, TriggerKind, UnknownTrigger
 
@@ -22,23 +23,27 @@ class FunctionSpec:
 
     Attributes:
         id: Its id, `service::name`.
-        plan: How to call it.
+        plan: How to call it; None for a function whose code is elsewhere: it is called through its own Lambda.
         description: For people.
         metadata: Free data of the registration.
         request_format: JSON Schema of its input, if given.
         response_format: JSON Schema of its result, if given.
         timeout: Longest run of one attempt; None means the worker's default.
         source: Where it is written, `file:line`.
+        options: What it asks of its host.
+        module: Dotted name of the module that registered it.
     """
 
     id: str
-    plan: HandlerPlan
+    plan: HandlerPlan | None
     description: str | None = None
     metadata: Mapping[str, Any] | None = None
     request_format: Any = None
     response_format: Any = None
     timeout: timedelta | None = None
     source: str = ""
+    options: FunctionOptions = field(default_factory=FunctionOptions)
+    module: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +160,16 @@ class Catalog:
 
     functions: Mapping[str, FunctionSpec]
     triggers: tuple[TriggerSpec, ...]
+
+    def with_plans(self, functions: Mapping[str, FunctionSpec], local: Collection[str]) -> Catalog:
+        """Return this catalog with the code of the `local` functions taken from `functions`, as far as it is there."""
+        known = {
+            function_id: replace(spec, plan=functions[function_id].plan)
+            if function_id in local and function_id in functions
+            else spec
+            for function_id, spec in self.functions.items()
+        }
+        return Catalog(functions=known, triggers=self.triggers)
 
     @staticmethod
     def of(registries: Iterable[Registry]) -> Catalog:

@@ -8,6 +8,7 @@ from typing import Any
 from iii_runtime.core.did_you_mean import did_you_mean
 from iii_runtime.core.errors import IiiError, RegistrationError
 from iii_runtime.core.triggers import (
+    TYPE_NAMES,
     Cron,
     DurableSubscriber,
     Http,
@@ -47,6 +48,36 @@ def parse_trigger(type_name: str, config: Mapping[str, Any]) -> TriggerKind:
         raise RegistrationError(f"{type_name} trigger: {error.message}") from error
 
 
+def render_trigger(kind: TriggerKind) -> tuple[str, dict[str, Any]]:
+    """Return iii's type and config of a trigger, as `parse_trigger` reads them."""
+    config: dict[str, Any] = {}
+    match kind:
+        case Http():
+            config = {"http_method": kind.method, "api_path": kind.path, "auth": kind.auth}
+        case Cron():
+            config = {"expression": kind.expression, "timezone": kind.timezone, "overlap": kind.overlap}
+        case Queue():
+            config = {"queue": kind.name, "batch_size": kind.batch_size}
+        case DurableSubscriber():
+            options = {
+                "type": None if kind.fifo is None else "fifo" if kind.fifo else "standard",
+                "maxRetries": kind.max_retries,
+                "concurrency": kind.concurrency,
+                "backoffDelayMs": kind.backoff_ms,
+            }
+            config = {"topic": kind.topic, "queue_config": _present(options)}
+        case Subscribe():
+            config = {"topic": kind.topic}
+        case OnState():
+            config = {"scope": kind.scope, "key": kind.key}
+        case OnStream():
+            config = {"stream_name": kind.stream_name, "group_id": kind.group_id, "item_id": kind.item_id}
+        case UnknownTrigger():
+            pass  # its config was never read
+    type_name = kind.type if isinstance(kind, UnknownTrigger) else TYPE_NAMES[type(kind)]
+    return type_name, _present({**config, "condition_function_id": kind.condition})
+
+
 def without_effect(type_name: str, config: Mapping[str, Any]) -> list[str]:
     """Return the keys of a config that iii knows and this runtime does not use, as `queue_config.maxPriority`."""
     options = config.get("queue_config")
@@ -60,7 +91,8 @@ def without_effect(type_name: str, config: Mapping[str, Any]) -> list[str]:
 def _http(config: Mapping[str, Any], condition: str | None) -> Http:
     if config.get("middleware_function_ids"):
         raise RegistrationError("http trigger: middleware_function_ids is not supported yet.")
-    return Http(_text(config, "http_method", "GET"), _text(config, "api_path"), condition=condition)
+    auth: Any = config.get("auth")  # checked by the trigger
+    return Http(_text(config, "http_method", "GET"), _text(config, "api_path"), auth=auth, condition=condition)
 
 
 def _cron(config: Mapping[str, Any], condition: str | None) -> Cron:
@@ -77,7 +109,7 @@ def _cron(config: Mapping[str, Any], condition: str | None) -> Cron:
 
 def _queue(config: Mapping[str, Any], condition: str | None) -> Queue | DurableSubscriber:
     if config.get("topic") is None:
-        return Queue(_text(config, "queue"), condition=condition)
+        return Queue(_text(config, "queue"), batch_size=config.get("batch_size", 1), condition=condition)
     if config.get("queue") is not None:
         raise RegistrationError("queue trigger: 'queue' binds a named queue, 'topic' subscribes; give one of them.")
     return _durable(config, condition)
@@ -129,14 +161,18 @@ _PARSERS: Mapping[str, Callable[[Mapping[str, Any], str | None], TriggerKind]] =
 }
 
 _KEYS: Mapping[str, tuple[str, ...]] = {
-    "http": ("api_path", "http_method", "middleware_function_ids"),
+    "http": ("api_path", "http_method", "auth", "middleware_function_ids"),
     "cron": ("expression", "timezone", "overlap"),
-    "queue": ("queue", "topic", "queue_config"),
+    "queue": ("queue", "topic", "queue_config", "batch_size"),
     "durable:subscriber": ("topic", "queue_config"),
     "subscribe": ("topic",),
     "state": ("scope", "key"),
     "stream": ("stream_name", "group_id", "item_id"),
 }
+
+
+def _present(members: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def _refuse_unknown(given: Mapping[str, Any], known: Collection[str], what: str) -> None:

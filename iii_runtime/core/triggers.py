@@ -4,24 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from iii_runtime.core.errors import IiiError, RegistrationError
 from iii_runtime.core.payload import PayloadError, check_name
 
+HttpAuth: TypeAlias = Literal["iam", "jwt", "none"]
+"""Signed by AWS credentials, with a token of the configured issuer, or open to everybody."""
+
+HTTP_AUTHS: tuple[HttpAuth, ...] = get_args(HttpAuth)
+
+MAX_BATCH_SIZE = 10
+
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """An http route: `Http("POST", "/orders/:order_id")`. The function gets the request and returns the response."""
+    """An http route: `Http("POST", "/orders/:order_id")`. The function gets the request and returns the response.
+
+    Attributes:
+        method: In any case.
+        path: With `:name` parameters.
+        auth: Who may call it on AWS; the http section's `auth` if None. The embedded host, on loopback, asks nobody.
+    """
 
     method: str
     path: str
+    auth: HttpAuth | None = field(default=None, kw_only=True)
     condition: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         from iii_runtime.core.http.routes import parse_route  # noqa: PLC0415 - a worker without routes need not load it
 
         parse_route(self.method, self.path, None)
+        given: object = self.auth
+        if given is not None and given not in HTTP_AUTHS:
+            raise RegistrationError(
+                f"auth of an http trigger must be one of {', '.join(HTTP_AUTHS)}, found {given!r:.60}."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +69,16 @@ class Cron:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Binds the function to a queue of `iii-config.yaml` as the consumer of its messages."""
+    """Binds the function to a queue of `iii-config.yaml` as the consumer of its messages.
+
+    Attributes:
+        name: The queue.
+        batch_size: Messages one Lambda invocation is given, 1 to 10. With more than one, a killed sandbox takes the
+            others of its batch along: they are received again, and may run again. Without effect on a laptop.
+    """
 
     name: str
+    batch_size: int = field(default=1, kw_only=True)
     condition: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -61,6 +87,9 @@ class Queue:
 
         if not is_queue_name(self.name):
             raise RegistrationError(f"a queue trigger needs {QUEUE_NAME_RULE}, found {self.name!r:.60}.")
+        size: object = self.batch_size
+        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MAX_BATCH_SIZE:
+            raise RegistrationError(f"batch_size must be an integer from 1 to {MAX_BATCH_SIZE}, found {size!r:.60}.")
 
 
 @dataclass(frozen=True, slots=True)

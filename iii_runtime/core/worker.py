@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, Unpack
 
 from iii_runtime.core.errors import NotAttachedError, RegistrationError
+from iii_runtime.core.function_options import FunctionSettings
+from iii_runtime.core.function_options import read_options as read_function_options
 from iii_runtime.core.handler import Handler, plan_raw_handler, plan_typed_handler, source_of
 from iii_runtime.core.payload import PayloadError, check_name
 from iii_runtime.core.registry import FunctionSpec, Registry
@@ -83,6 +85,7 @@ class Worker:
         request_format: Any = None,
         response_format: Any = None,
         timeout: timedelta | None = None,
+        **options: Unpack[FunctionSettings],
     ) -> FunctionRef:
         """Register a handler that takes the raw input, and optionally `metadata`.
 
@@ -94,6 +97,7 @@ class Worker:
             request_format: JSON Schema of the input.
             response_format: JSON Schema of the result.
             timeout: Longest run of one attempt; the worker's `invocation_timeout_ms` by default. An addition to iii.
+            options: Memory, secrets, `uses` and others, see `FunctionOptions`. Additions to iii.
 
         Raises:
             TypeError: The id is no string, or the handler cannot be called.
@@ -111,6 +115,8 @@ class Worker:
                 response_format=response_format,
                 timeout=_check_timeout(timeout, function_id),
                 source=source_of(handler),
+                options=read_function_options(options, function_id),
+                module=_calling_module(),
             )
         )
         return FunctionRef(self.registry, function_id)
@@ -159,6 +165,7 @@ class Worker:
         description: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         timeout: timedelta | None = None,
+        **options: Unpack[FunctionSettings],
     ) -> Callable[[HandlerT], HandlerT]:
         """Register the decorated handler and its triggers; the handler itself is returned unchanged.
 
@@ -166,11 +173,14 @@ class Worker:
         from a queue or a direct call, the data of a topic); one typed `ApiRequest` gets the request. Invalid input is
         422 over http and a dead letter at once from a queue.
 
+        `options` are memory, secrets, `uses` and others, see `FunctionOptions`.
+
         Raises:
             RegistrationError: The id, the handler's parameters or a trigger cannot work; nothing is registered then.
         """
         _check_function_id(function_id)
         kinds = tuple(triggers)
+        asked, module = read_function_options(options, function_id), _calling_module()
         for kind in kinds:
             if isinstance(kind, UnknownTrigger) or not isinstance(kind, TriggerKind):
                 raise RegistrationError(f"function '{function_id}': {kind!r} is not a trigger")
@@ -188,6 +198,8 @@ class Worker:
                     metadata=metadata,
                     timeout=_check_timeout(timeout, function_id),
                     source=source,
+                    options=asked,
+                    module=module,
                 )
             )
             for kind in kinds:
@@ -290,6 +302,11 @@ def _check_timeout(timeout: timedelta | None, function_id: str) -> timedelta | N
     if given is not None and (not isinstance(given, timedelta) or given <= timedelta(0)):
         raise RegistrationError(f"function '{function_id}': timeout must be a positive timedelta, found {given!r}")
     return timeout
+
+
+def _calling_module() -> str:
+    """Return the module of the code that called the worker's method."""
+    return str(sys._getframe(2).f_globals.get("__name__", ""))  # noqa: SLF001 - a documented function, despite its name
 
 
 def _in_event_loop() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -27,11 +27,28 @@ class _Snapshot:
 
 
 class App:
-    """Config plus workers. Registrations at run time take effect at the next look. Safe to use from several threads."""
+    """Config plus workers. Registrations at run time take effect at the next look. Safe to use from several threads.
 
-    def __init__(self, config: Config, workers: Sequence[Worker]) -> None:
+    Args:
+        config: The configuration.
+        workers: Where functions are registered.
+        deployed: What was registered when the app was deployed. Then that counts, and what the workers register is only
+            where the code of the `local` functions comes from.
+        local: The functions that run in this process; the others have hosts of their own.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        workers: Sequence[Worker],
+        *,
+        deployed: Catalog | None = None,
+        local: Collection[str] = (),
+    ) -> None:
         self.config = config
         self.workers = tuple(workers)
+        self._deployed = deployed
+        self._local = frozenset(local)
         self._lock = threading.Lock()
         self._version = 0
         self._known: tuple[int, _Snapshot] | None = None
@@ -97,6 +114,8 @@ class App:
 
     def _take(self) -> _Snapshot:
         catalog = Catalog.of(worker.registry for worker in self.workers)
+        if self._deployed is not None:
+            catalog = self._deployed.with_plans(catalog.functions, self._local)
         return _Snapshot(
             catalog=catalog,
             queues=plan_queues(self.config, catalog),

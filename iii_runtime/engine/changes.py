@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 
+from iii_runtime.core.call import Call
 from iii_runtime.core.change import Change, StateChange, StreamChange
 from iii_runtime.core.errors import InvocationError
 from iii_runtime.core.invocation import Source
 from iii_runtime.core.payload import copy_json
 from iii_runtime.core.triggers import OnState, OnStream
 from iii_runtime.engine.app import App
-from iii_runtime.engine.conditions import condition_holds
-from iii_runtime.engine.invoke import Call, FunctionInvoker
+from iii_runtime.engine.conditions import invoke_if
+from iii_runtime.engine.invoke import FunctionInvoker
 
 _log = logging.getLogger("iii_runtime.change")
 
@@ -45,8 +46,7 @@ class ChangeTriggers:
         for function_id, kind in self.matching(change):
             call = Call(function_id=function_id, payload=copy_json(change.to_payload()), source=source)
             try:
-                if await condition_holds(self._invoker, kind.condition, call):
-                    await self._invoker.invoke_raw(call)
+                await invoke_if(self._invoker, kind.condition, call)
             except InvocationError as error:
                 _log.error(
                     "change trigger failed",

@@ -8,14 +8,22 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from iii_runtime.core.errors import InvocationError, NonRetryableError, StoreError, message_of
+from iii_runtime.core.call import Call
+from iii_runtime.core.errors import (
+    FunctionBusyError,
+    InvocationError,
+    NonRetryableError,
+    RemoteHandlerError,
+    StoreError,
+    message_of,
+)
 from iii_runtime.core.message import BlobLink, Cause, Envelope, ErrorRecord, bounded_error, decode_envelope
 from iii_runtime.core.payload import Json, PayloadError, decode_stored
 from iii_runtime.core.queue import QueueSpec, backoff_after
 from iii_runtime.core.triggers import DurableSubscriber, Queue
 from iii_runtime.engine.app import App
-from iii_runtime.engine.conditions import condition_holds
-from iii_runtime.engine.invoke import Call, FunctionInvoker
+from iii_runtime.engine.conditions import invoke_if
+from iii_runtime.engine.invoke import FunctionInvoker
 from iii_runtime.engine.stores import Stores
 from iii_runtime.ports.message_queue import Delivery
 
@@ -51,7 +59,8 @@ class Death:
 def decide_failure(error: BaseException, attempt: int, queue: QueueSpec) -> Retry | Bury:
     """Return what follows failed attempt number `attempt`: another one after its back-off, or the end."""
     cause = error.__cause__ if isinstance(error, InvocationError) else error
-    if isinstance(cause, NonRetryableError) or attempt >= queue.max_attempts:
+    is_final = isinstance(cause, NonRetryableError) or (isinstance(cause, RemoteHandlerError) and cause.is_final)
+    if is_final or attempt >= queue.max_attempts:
         return Bury("failed")
     return Retry(backoff_after(attempt, queue.backoff))
 
@@ -109,7 +118,7 @@ class Deliverer:
 
     async def _run(self, queue: QueueSpec, delivery: Delivery, envelope: Envelope) -> bool:
         call = Call(
-            function_id=envelope.function_id,
+            function_id=queue.function_id or envelope.function_id,
             payload=await self._payload(envelope),
             source="topic" if queue.topic is not None else "queue",
             metadata=envelope.metadata,
@@ -121,10 +130,7 @@ class Deliverer:
             traceparent=envelope.traceparent,
             baggage=envelope.baggage,
         )
-        if not await condition_holds(self._invoker, self._condition(queue, envelope.function_id), call):
-            return False
-        await self._invoker.invoke_raw(call)
-        return True
+        return await invoke_if(self._invoker, self._condition(queue, call.function_id), call)
 
     async def _payload(self, envelope: Envelope) -> Json:
         link = envelope.payload
@@ -145,6 +151,9 @@ class Deliverer:
         return None
 
     async def _failed(self, queue: QueueSpec, delivery: Delivery, function_id: str, error: BaseException) -> None:
+        if isinstance(error, InvocationError) and isinstance(error.__cause__, FunctionBusyError):
+            await self._put_off(queue, delivery, function_id, error)
+            return
         record = error_record(error)
         decision = decide_failure(error, delivery.attempt, queue)
         if isinstance(decision, Bury):
@@ -162,6 +171,13 @@ class Deliverer:
                 }
             },
         )
+
+    async def _put_off(self, queue: QueueSpec, delivery: Delivery, function_id: str, error: InvocationError) -> None:
+        """Give the message back without counting an attempt: its function was not started."""
+        pause = timedelta(seconds=min(5 * 2 ** (delivery.receives - 1), 60))
+        await self._stored(lambda: self._stores.queue.hide(delivery, pause), delivery)
+        fields = _fields(queue, delivery, function_id)
+        _log.warning("function busy", extra={"iii": {**fields, "retry_in_s": pause.seconds, "error": error.message}})
 
     async def _bury(self, queue: QueueSpec, delivery: Delivery, function_id: str | None, death: Death) -> None:
         buried = await self._stored(
@@ -200,7 +216,8 @@ def error_record(error: BaseException) -> ErrorRecord:
     cause = error.__cause__ if isinstance(error, InvocationError) and error.__cause__ is not None else error
     if isinstance(error, InvocationError) and error.code == "TIMEOUT":
         return bounded_error("TIMEOUT", error.message, stack)
-    return bounded_error(type(cause).__name__, message_of(cause), stack)
+    name = cause.type_name if isinstance(cause, RemoteHandlerError) else type(cause).__name__
+    return bounded_error(name, message_of(cause), stack)
 
 
 def _fields(queue: QueueSpec, delivery: Delivery, function_id: str | None) -> dict[str, object]:

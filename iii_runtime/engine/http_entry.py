@@ -11,6 +11,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from iii_runtime.core.call import Call
 from iii_runtime.core.errors import IiiError, InputInvalidError, InvocationError, StoreError
 from iii_runtime.core.http import (
     RESPONSE_MEMBERS,
@@ -44,7 +45,6 @@ from iii_runtime.core.registry import Catalog
 from iii_runtime.core.trace import is_traceparent, usable_baggage
 from iii_runtime.core.triggers import Http
 from iii_runtime.engine.conditions import condition_holds
-from iii_runtime.engine.invoke import Call
 from iii_runtime.engine.runtime import Runtime
 from iii_runtime.ports.response_store import Begun, InProgress, Mismatch, StoredResponse
 

@@ -3,70 +3,54 @@
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import timedelta
 from inspect import isawaitable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from iii_runtime.core.errors import DeadlineExceededError, InputInvalidError, InvocationError, message_of
-from iii_runtime.core.invocation import Invocation, Source, enter_invocation
+from iii_runtime.core.call import Call
+from iii_runtime.core.errors import (
+    DeadlineExceededError,
+    FunctionBusyError,
+    InputInvalidError,
+    InvocationError,
+    StoreError,
+    message_of,
+)
+from iii_runtime.core.handler import HandlerPlan
+from iii_runtime.core.invocation import Invocation, enter_invocation
 from iii_runtime.core.payload import Json, PayloadError, to_json
 from iii_runtime.core.registry import FunctionSpec
 from iii_runtime.core.trace import child_traceparent
 from iii_runtime.engine.app import App
 from iii_runtime.ports.clock import IdSource
 from iii_runtime.ports.executor import Executor
+from iii_runtime.ports.remote_functions import RemoteFunctions
 
 MAX_DEPTH = 64
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One call of a function.
+class FunctionInvoker:
+    """Runs registered functions: here, or in their own hosts if their code is not in this process.
 
     Attributes:
-        function_id: The function.
-        payload: Its raw input.
-        source: What started it.
-        identity: Id of the invocation; a fresh one by default.
-        metadata: Sidecar for handlers that declare `metadata`.
-        timeout: Overrides the function's own timeout.
-        queue: Queue of the message it serves.
-        receipt: Receipt of that message.
-        attempt: Number of the attempt.
-        max_attempts: Attempts the queue grants in total.
-        hops: Enqueues behind it.
-        depth: Direct calls behind it.
-        traceparent: Trace context to continue.
-        baggage: Baggage to carry on.
+        remaining: How long this host may still run, if it is bounded; no function is given more.
     """
 
-    function_id: str
-    payload: Json = None
-    source: Source = "direct"
-    identity: str | None = None
-    metadata: Json = None
-    timeout: timedelta | None = None
-    queue: str | None = None
-    receipt: str | None = None
-    attempt: int = 1
-    max_attempts: int | None = None
-    hops: int = 0
-    depth: int = 0
-    traceparent: str | None = None
-    baggage: str | None = None
-
-
-class FunctionInvoker:
-    """Runs registered functions."""
-
-    def __init__(self, app: App, executor: Executor, ids: IdSource) -> None:
+    def __init__(self, app: App, executor: Executor, ids: IdSource, remote: RemoteFunctions | None = None) -> None:
         self._app = app
         self._executor = executor
         self._ids = ids
+        self._remote = remote
+        self.remaining: Callable[[], timedelta | None] = lambda: None
+
+    def is_remote(self, function_id: str) -> bool:
+        """Return whether a registered function runs in a host of its own."""
+        function = self._app.catalog.functions.get(function_id)
+        return function is not None and function.plan is None
 
     async def invoke(self, call: Call) -> Json:
         """Run the function and return its result as JSON: a deep copy that shares nothing with the handler.
@@ -95,10 +79,12 @@ class FunctionInvoker:
                 f"function '{call.function_id}' is called {call.depth} levels deep; the limit is {MAX_DEPTH}.",
                 call.function_id,
             )
+        limit = self._limit(function, call)
+        if function.plan is None:
+            return await self._run_elsewhere(function, call, limit)
         try:
-            return await self._run(function, call, invocation)
+            return await self._run(function.plan, call, invocation, limit)
         except DeadlineExceededError as error:
-            limit = call.timeout or self._app.timeout_of(function)
             raise InvocationError(
                 "TIMEOUT",
                 f"function '{function.id}' did not end within {limit.total_seconds():g} s.",
@@ -112,9 +98,22 @@ class FunctionInvoker:
                 "invocation_failed", message_of(error), function.id, handler_stack(error), invocation.id
             ) from error
 
-    async def _run(self, function: FunctionSpec, call: Call, invocation: Invocation) -> Any:
-        plan, timeout = function.plan, call.timeout or self._app.timeout_of(function)
+    def _limit(self, function: FunctionSpec, call: Call) -> timedelta:
+        limit, remaining = call.timeout or self._app.timeout_of(function), self.remaining()
+        return limit if remaining is None else max(min(limit, remaining), timedelta(0))
 
+    async def _run_elsewhere(self, function: FunctionSpec, call: Call, limit: timedelta) -> Json:
+        if self._remote is None:
+            message = f"the code of function '{function.id}' is not in this process, which has no way to call it."
+            raise InvocationError("function_not_found", message, function.id)
+        try:
+            return await self._remote.invoke(call, limit)
+        except FunctionBusyError as error:
+            raise InvocationError(error.code, error.message, function.id) from error
+        except StoreError as error:
+            raise InvocationError("invocation_failed", error.message, function.id) from error
+
+    async def _run(self, plan: HandlerPlan, call: Call, invocation: Invocation, timeout: timedelta) -> Any:
         def body() -> Any:
             enter_invocation(invocation)
             return plan.bind(call.payload, call.source, call.metadata)()

@@ -8,7 +8,9 @@ from collections.abc import Coroutine, Mapping
 from datetime import timedelta
 from typing import Any
 
-from iii_runtime.core.errors import IiiError, InvocationError
+from iii_runtime.core.call import Call
+from iii_runtime.core.errors import EnqueueError, IiiError, InvocationError
+from iii_runtime.core.function_options import QUEUE_USE, TOPIC_USE
 from iii_runtime.core.invocation import Invocation
 from iii_runtime.core.payload import Json, PayloadError, copy_json, to_json
 from iii_runtime.core.queue import MAX_HOPS
@@ -32,12 +34,13 @@ from iii_runtime.engine.builtins.stream import stream_builtins
 from iii_runtime.engine.changes import ChangeTriggers
 from iii_runtime.engine.deliver import Deliverer
 from iii_runtime.engine.enqueue import Enqueue, Enqueuer
-from iii_runtime.engine.invoke import Call, FunctionInvoker
+from iii_runtime.engine.invoke import FunctionInvoker
 from iii_runtime.engine.stores import Stores
 from iii_runtime.engine.topics import Topics, topic_of
 from iii_runtime.ports.executor import Executor
 
 _log = logging.getLogger("iii_runtime.function")
+_TOPIC_FUNCTIONS = frozenset({"publish", "enqueue", "iii::durable::publish"})
 
 
 class Runtime:
@@ -54,11 +57,11 @@ class Runtime:
     def __init__(self, app: App, stores: Stores, executor: Executor) -> None:
         self.app = app
         self.stores = stores
-        self.invoker = FunctionInvoker(app, executor, stores.ids)
+        self.invoker = FunctionInvoker(app, executor, stores.ids, stores.remote)
         self.enqueuer = Enqueuer(app, stores)
         self.deliverer = Deliverer(app, self.invoker, stores)
         self.changes = ChangeTriggers(app, self.invoker)
-        self.topics = Topics(app, self.invoker, self.enqueuer, self.spawn)
+        self.topics = Topics(app, self.invoker, self.enqueuer, self.spawn, stores.remote)
         self._background: set[asyncio.Task[None]] = set()
         self._builtins: dict[str, Builtin] = {
             **state_builtins(stores),
@@ -79,6 +82,7 @@ class Runtime:
 
         A payload that is not JSON is refused for every action, a void one included.
         """
+        self._check_uses(request, caller)
         if isinstance(request.action, TriggerActionEnqueue):
             receipt = await self.enqueuer.enqueue(self._enqueue(request, request.action, caller))
             return {"messageReceiptId": receipt}
@@ -90,6 +94,25 @@ class Runtime:
             return None
         depth = caller.depth + 1 if caller else 0
         return await self._call(_direct(request, payload, metadata, caller, depth), caller)
+
+    def _check_uses(self, request: TriggerRequest, caller: Invocation | None) -> None:
+        function = None if caller is None else self.app.catalog.functions.get(caller.function_id)
+        if function is None or function.options.uses is None:
+            return
+        if isinstance(request.action, TriggerActionEnqueue):
+            use = f"{QUEUE_USE}{request.action.queue}"
+        elif request.function_id in _TOPIC_FUNCTIONS:
+            use = f"{TOPIC_USE}{topic_of(request.function_id, to_json(request.payload))}"
+        elif request.function_id in self._builtins:
+            return
+        else:
+            use = request.function_id
+        if function.options.allows(use):
+            return
+        message = f"function '{function.id}' may not use '{use}': add it to the function's `uses`."
+        if isinstance(request.action, TriggerActionEnqueue):
+            raise EnqueueError("not_in_uses", message, request.function_id)
+        raise InvocationError("not_in_uses", message, request.function_id)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Start work nobody waits for. `settle` waits for all of it."""
@@ -121,7 +144,10 @@ class Runtime:
 
     async def _quietly(self, call: Call, caller: Invocation | None) -> None:
         try:
-            await self._call(call, caller)
+            if self.stores.remote is not None and call.function_id in self.app.catalog.functions:
+                await self.stores.remote.start(call)
+            else:
+                await self._call(call, caller)
         except IiiError as error:
             _log.error(
                 "void call failed",

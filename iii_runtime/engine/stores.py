@@ -9,15 +9,22 @@ from iii_runtime.ports.change_feed import ChangeFeed
 from iii_runtime.ports.clock import Clock, IdSource
 from iii_runtime.ports.dead_letter import DeadLetterStore
 from iii_runtime.ports.message_queue import MessageQueue
+from iii_runtime.ports.remote_functions import RemoteFunctions
 from iii_runtime.ports.response_store import ResponseStore
 from iii_runtime.ports.state_store import StateStore
 from iii_runtime.ports.stream_store import StreamStore
 from iii_runtime.ports.tick_store import TickStore
+from iii_runtime.ports.topic_publisher import TopicPublisher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
-    """One adapter for each port, all over the same storage."""
+    """One adapter for each port, all over the same storage.
+
+    Attributes:
+        remote: How to call functions with a host of their own; None if all run in this process.
+        topics: The broker of durable topics; None if a publish stores the messages of all subscriptions itself.
+    """
 
     clock: Clock
     ids: IdSource
@@ -29,3 +36,5 @@ class Stores:
     blobs: BlobStore
     responses: ResponseStore
     ticks: TickStore
+    remote: RemoteFunctions | None = None
+    topics: TopicPublisher | None = None

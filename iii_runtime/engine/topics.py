@@ -7,13 +7,15 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
+from iii_runtime.core.call import Call
 from iii_runtime.core.errors import InvocationError
 from iii_runtime.core.payload import Json, to_json
 from iii_runtime.core.triggers import Subscribe
 from iii_runtime.engine.app import App
-from iii_runtime.engine.conditions import condition_holds
+from iii_runtime.engine.conditions import invoke_if
 from iii_runtime.engine.enqueue import Enqueue, Enqueuer
-from iii_runtime.engine.invoke import Call, FunctionInvoker
+from iii_runtime.engine.invoke import FunctionInvoker
+from iii_runtime.ports.remote_functions import RemoteFunctions
 
 _log = logging.getLogger("iii_runtime.topic")
 
@@ -23,8 +25,16 @@ Spawn = Callable[[Coroutine[Any, Any, None]], None]
 class Topics:
     """Fans messages out to the subscribers of a topic."""
 
-    def __init__(self, app: App, invoker: FunctionInvoker, enqueuer: Enqueuer, spawn: Spawn) -> None:
+    def __init__(
+        self,
+        app: App,
+        invoker: FunctionInvoker,
+        enqueuer: Enqueuer,
+        spawn: Spawn,
+        remote: RemoteFunctions | None = None,
+    ) -> None:
         self._app = app
+        self._remote = remote
         self._invoker = invoker
         self._enqueuer = enqueuer
         self._spawn = spawn
@@ -45,20 +55,27 @@ class Topics:
         Raises:
             EnqueueError: Refused, or not stored; nobody runs.
         """
-        drafts = [
-            self._enqueuer.draft(queue, replace(request, queue=queue.name, function_id=queue.function_id or ""))
-            for queue in self._app.queues.values()
-            if queue.topic == topic
-        ]
-        if not drafts:
+        queues = [queue for queue in self._app.queues.values() if queue.topic == topic]
+        if not queues:
             _log.warning("published to a topic nobody subscribes to", extra={"iii": {"topic": topic}})
             return 0
-        return len(await self._enqueuer.send(drafts))
+        if self._enqueuer.has_topics:
+            await self._enqueuer.publish(topic, request, ordered=any(queue.is_ordered for queue in queues))
+        else:
+            await self._enqueuer.send(
+                [
+                    self._enqueuer.draft(queue, replace(request, queue=queue.name, function_id=queue.function_id or ""))
+                    for queue in queues
+                ]
+            )
+        return len(queues)
 
     async def _notify(self, call: Call, kind: Subscribe) -> None:
         try:
-            if await condition_holds(self._invoker, kind.condition, call):
-                await self._invoker.invoke_raw(call)
+            if self._remote is not None:
+                await self._remote.start(replace(call, condition=kind.condition))
+            else:
+                await invoke_if(self._invoker, kind.condition, call)
         except InvocationError as error:
             _log.error(
                 "subscriber failed",

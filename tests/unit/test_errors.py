@@ -21,6 +21,7 @@ TAKEN_OVER = {
     "cron_busy",
     "cron_job_not_found",
     "enqueue_error",
+    "function_busy",
     "payload_too_large",
 }
 """Codes that come with another error, and are written down there."""

@@ -260,7 +260,8 @@ class TestRegisterFunction:
 
         functions = worker.registry.functions()
         assert [function.id for function in functions] == ["shard::0", "shard::1", "shard::2"]
-        assert [function.plan.bind(None, "direct", None)() for function in functions] == [0, 1, 2]
+        plans = [function.plan for function in functions]
+        assert [plan and plan.bind(None, "direct", None)() for plan in plans] == [0, 1, 2]
         assert [trigger.function_id for trigger in worker.registry.triggers()] == ["shard::0", "shard::1", "shard::2"]
 
 
@@ -282,6 +283,7 @@ class TestDecorator:
             return order.order_id
 
         (function,) = worker.registry.functions()
+        assert function.plan is not None
         assert function.plan.bind({"order_id": "o1"}, "direct", None)() == "o1"
 
     @pytest.mark.parametrize("trigger", ["http", None, Http, UnknownTrigger("log"), {"type": "http"}])

@@ -6,17 +6,26 @@ from iii_runtime.core.config.document import Document, DocumentReader, KeyPath
 from iii_runtime.core.config.parse import parse_config
 from iii_runtime.core.config.problem import ConfigError, ConfigProblem
 from iii_runtime.core.config.values import (
+    DEFAULT_STAGE,
+    Architecture,
+    AwsConfig,
     Config,
     CorsConfig,
     HttpConfig,
+    JwtConfig,
     Notice,
     QueueConfig,
+    StageConfig,
     StateConfig,
+    StreamAuth,
     StreamConfig,
     TopicDefaults,
 )
 
 __all__ = [
+    "DEFAULT_STAGE",
+    "Architecture",
+    "AwsConfig",
     "Config",
     "ConfigError",
     "ConfigProblem",
@@ -24,10 +33,13 @@ __all__ = [
     "Document",
     "DocumentReader",
     "HttpConfig",
+    "JwtConfig",
     "KeyPath",
     "Notice",
     "QueueConfig",
+    "StageConfig",
     "StateConfig",
+    "StreamAuth",
     "StreamConfig",
     "TopicDefaults",
     "parse_config",

@@ -24,7 +24,7 @@ CLASSES: Mapping[str, str] = {
 }
 """Sections by their class in the older form."""
 
-WITH_EFFECT = frozenset({"http", "stream", "state", "queue", "cron", "pubsub"})
+WITH_EFFECT = frozenset({"http", "stream", "state", "queue", "cron", "pubsub", "aws"})
 WITHOUT_EFFECT = frozenset(
     {"observability", "http-functions", "exec", "bridge", "telemetry", "console", "configuration"}
 )

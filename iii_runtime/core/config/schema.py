@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from iii_runtime.core.config.values import HttpConfig, QueueConfig, StateConfig, StreamConfig, TopicDefaults
+from iii_runtime.core.config.values import (
+    Architecture,
+    HttpConfig,
+    QueueConfig,
+    StageConfig,
+    StateConfig,
+    StreamAuth,
+    StreamConfig,
+    TopicDefaults,
+)
+from iii_runtime.core.function_options import MAX_MEMORY_MB, MIN_MEMORY_MB
+from iii_runtime.core.triggers import HttpAuth
 
 MISMATCH = "iii_mismatch"
 """Error type of the checks below; the context says what was `expected`."""
@@ -24,6 +35,9 @@ _STATE = StateConfig()
 _QUEUE = QueueConfig(name="default")
 _TOPICS = TopicDefaults()
 _U32 = 2**32 - 1
+
+APP_RULE = r"[a-z][a-z0-9-]{0,23}"
+STAGE_RULE = r"[a-z][a-z0-9]{1,11}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +108,13 @@ class CorsSection(Section):
     allowed_methods: list[_Method] = []
 
 
+class JwtSection(Section):
+    """`jwt` of the http section."""
+
+    issuer: Annotated[str, _matches(r"https://[^\s]+", "the https URL of an issuer")]
+    audience: Annotated[list[_Text], Field(min_length=1)]
+
+
 class HttpSection(Section):
     """`iii-http`."""
 
@@ -102,6 +123,8 @@ class HttpSection(Section):
     default_timeout: _Positive = _HTTP.default_timeout_ms
     concurrency_request_limit: _Positive = _HTTP.concurrency_request_limit
     cors: CorsSection | None = None
+    auth: HttpAuth | None = None
+    jwt: JwtSection | None = None
     middleware: Annotated[
         object,
         _refuse(
@@ -116,6 +139,7 @@ class StreamSection(Section):
 
     host: _Host = _STREAM.host
     port: _Port = _STREAM.port
+    auth: StreamAuth | None = None
     auth_function: Annotated[
         object,
         _refuse(
@@ -158,6 +182,36 @@ class AdapterOnlySection(Section):
     """`iii-cron` and `iii-pubsub`."""
 
     adapter: object = None
+
+
+_StageName = Annotated[str, _matches(STAGE_RULE, "a stage name of 2 to 12 lower-case letters and digits")]
+
+
+class StageSection(Section):
+    """One entry of `stages` of the aws section; what it leaves out is as in the section itself."""
+
+    production: bool | None = None
+    memory_mb: Annotated[int, Field(ge=MIN_MEMORY_MB, le=MAX_MEMORY_MB)] | None = None
+    architecture: Architecture | None = None
+    python: Annotated[str, _matches(r"3\.\d+", "a version such as '3.14', in quotes")] | None = None
+    log_retention_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731] | None = None
+    throttle_rate: _Positive | None = None
+    throttle_burst: _Positive | None = None
+    oldest_message_alarm_s: Annotated[int, Field(ge=60, le=1_209_600)] | None = None
+    stacks: Annotated[int, Field(ge=1, le=50)] | None = None
+    tracing: bool | None = None
+
+    def over(self, defaults: StageConfig, *, production: bool) -> StageConfig:
+        """Return `defaults` with what is given here."""
+        given = self.model_dump(include=set(StageSection.model_fields), exclude_none=True)
+        return replace(defaults, **{"production": production, **given})
+
+
+class AwsSection(StageSection):
+    """`iii-aws`."""
+
+    app: Annotated[str, _matches(APP_RULE, "an app name of lower-case letters, digits and '-', 24 at most")] = "iii"
+    stages: dict[_StageName, StageSection] = {}
 
 
 class StorageAdapter(Section):
@@ -211,5 +265,6 @@ SECTIONS: Mapping[str, SectionKind] = {
         adapters={"builtin": BuiltinQueueAdapter, "redis": None, "rabbitmq": None, "bridge": None},
     ),
     "cron": SectionKind(model=AdapterOnlySection, adapters={"kv": KvCronAdapter, "redis": None}),
+    "aws": SectionKind(model=AwsSection, adapters={}),
     "pubsub": SectionKind(model=AdapterOnlySection, adapters={"local": LocalAdapter, "redis": None}),
 }

@@ -9,6 +9,7 @@ from iii_runtime.core.config.entries import Entry, read_entries, read_named, ref
 from iii_runtime.core.config.findings import Findings
 from iii_runtime.core.config.schema import (
     SECTIONS,
+    AwsSection,
     BuiltinQueueAdapter,
     CorsSection,
     HttpSection,
@@ -20,13 +21,17 @@ from iii_runtime.core.config.schema import (
 )
 from iii_runtime.core.config.validate import validate
 from iii_runtime.core.config.values import (
+    AwsConfig,
     Config,
     CorsConfig,
     HttpConfig,
+    JwtConfig,
     QueueConfig,
+    StageConfig,
     StateConfig,
     StreamConfig,
     TopicDefaults,
+    is_production,
 )
 from iii_runtime.core.queue import QUEUE_NAME_RULE, is_queue_name
 
@@ -52,6 +57,7 @@ def read_config(root: object, findings: Findings, *, source: str) -> Config:
         state=reader.state,
         queues=reader.queues,
         topics=reader.topics,
+        aws=reader.aws,
         notices=findings.notices,
         source=source,
     )
@@ -66,6 +72,7 @@ class _SectionReader:
         self.state = StateConfig()
         self.queues: dict[str, QueueConfig] = {}
         self.topics = TopicDefaults()
+        self.aws = AwsConfig()
         self._findings = findings
         self._declared: dict[str, KeyPath] = {}
 
@@ -85,11 +92,13 @@ class _SectionReader:
             case HttpSection():
                 self.http = _http_config(section)
             case StreamSection():
-                self.stream = StreamConfig(host=section.host, port=section.port)
+                self.stream = StreamConfig(host=section.host, port=section.port, auth=section.auth)
             case StateSection():
                 self.state = StateConfig(
                     triggers_enabled=section.triggers_enabled, max_value_bytes=section.max_value_bytes
                 )
+            case AwsSection():
+                self.aws = _aws_config(section)
             case BuiltinQueueAdapter():
                 self.topics = TopicDefaults(
                     max_attempts=section.max_attempts,
@@ -169,7 +178,15 @@ def _http_config(section: HttpSection) -> HttpConfig:
         default_timeout_ms=section.default_timeout,
         concurrency_request_limit=section.concurrency_request_limit,
         cors=None if section.cors is None else _cors_config(section.cors),
+        auth=section.auth,
+        jwt=None if section.jwt is None else JwtConfig(issuer=section.jwt.issuer, audience=tuple(section.jwt.audience)),
     )
+
+
+def _aws_config(section: AwsSection) -> AwsConfig:
+    defaults = section.over(StageConfig(), production=False)
+    stages = {name: stage.over(defaults, production=is_production(name)) for name, stage in section.stages.items()}
+    return AwsConfig(app=section.app, defaults=defaults, stages=stages)
 
 
 def _cors_config(section: CorsSection) -> CorsConfig:

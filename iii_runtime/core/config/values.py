@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from iii_runtime.core.config.problem import render_at
 from iii_runtime.core.queue import DEFAULT_QUEUE
+from iii_runtime.core.triggers import HttpAuth
 
 LOOPBACK = "127.0.0.1"
+DEFAULT_STAGE = "dev"
+
+StreamAuth: TypeAlias = Literal["iam", "ticket", "none"]
+Architecture: TypeAlias = Literal["arm64", "x86_64"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +32,19 @@ class CorsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JwtConfig:
+    """Whose tokens an http route takes.
+
+    Attributes:
+        issuer: URL of the issuer, whose keys are found by OpenID discovery.
+        audience: Accepted values of the claim `aud`.
+    """
+
+    issuer: str
+    audience: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HttpConfig:
     """The HTTP server.
 
@@ -36,6 +54,8 @@ class HttpConfig:
         default_timeout_ms: Longest a request waits for its function.
         concurrency_request_limit: Requests served at the same time.
         cors: None sends no CORS headers, so pages of other origins cannot read the answers.
+        auth: Who may call the routes on AWS that say nothing of their own; None leaves it to the stage.
+        jwt: Whose tokens `auth: jwt` takes.
     """
 
     host: str = LOOPBACK
@@ -43,6 +63,8 @@ class HttpConfig:
     default_timeout_ms: int = 30_000
     concurrency_request_limit: int = 1024
     cors: CorsConfig | None = None
+    auth: HttpAuth | None = None
+    jwt: JwtConfig | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +74,13 @@ class StreamConfig:
     Attributes:
         host: Address to listen on.
         port: Port to listen on; 0 takes a free one.
+        auth: Who may connect on AWS: `iam`, `ticket` (a short-lived one, got from an http route under the http
+            section's `auth`) or `none`; None leaves it to the stage.
     """
 
     host: str = LOOPBACK
     port: int = 3112
+    auth: StreamAuth | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +142,59 @@ class TopicDefaults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StageConfig:
+    """How one stage is hosted on AWS.
+
+    Attributes:
+        production: Routes need an `auth`, data is retained and protected from deletion. True for a stage called `prod`.
+        memory_mb: Memory of a Lambda that asks for none.
+        architecture: Processor of the Lambdas.
+        python: Version of their runtime, `major.minor`.
+        log_retention_days: How long log lines are kept.
+        throttle_rate: Http requests a second, over all callers.
+        throttle_burst: Http requests at once, over all callers.
+        oldest_message_alarm_s: Age of a queue's oldest message that raises an alarm, seconds.
+        stacks: Over how many stacks the functions are spread. Changing it moves functions between stacks.
+        tracing: Whether the Lambdas trace with X-Ray.
+    """
+
+    production: bool = False
+    memory_mb: int = 512
+    architecture: Architecture = "arm64"
+    python: str = "3.14"
+    log_retention_days: int = 30
+    throttle_rate: int = 50
+    throttle_burst: int = 100
+    oldest_message_alarm_s: int = 900
+    stacks: int = 1
+    tracing: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsConfig:
+    """What is deployed under which name; our own addition to the file.
+
+    Attributes:
+        app: First part of the names of everything on AWS.
+        defaults: Of every stage; `production` in it does not count.
+        stages: The stages the file speaks of, by name.
+    """
+
+    app: str = "iii"
+    defaults: StageConfig = field(default_factory=StageConfig)
+    stages: Mapping[str, StageConfig] = field(default_factory=dict)
+
+    def stage(self, name: str) -> StageConfig:
+        """Return the settings of a stage, also of one the file does not mention."""
+        return self.stages.get(name) or replace(self.defaults, production=is_production(name))
+
+
+def is_production(stage_name: str) -> bool:
+    """Return whether a stage of this name is one of production, unless the file says otherwise."""
+    return stage_name in {"prod", "production"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
     """Something in the file that has no effect here. The start goes on.
 
@@ -148,6 +226,7 @@ class Config:
         state: Keyed state.
         queues: By name, read-only; `default` is always among them.
         topics: Defaults of topic subscriptions.
+        aws: How it is hosted on AWS.
         notices: What the file says without effect, in the order of the lines.
         source: The file, as the user named it; None without one.
     """
@@ -157,6 +236,7 @@ class Config:
     state: StateConfig = field(default_factory=StateConfig)
     queues: Mapping[str, QueueConfig] = field(default_factory=dict)
     topics: TopicDefaults = field(default_factory=TopicDefaults)
+    aws: AwsConfig = field(default_factory=AwsConfig)
     notices: tuple[Notice, ...] = ()
     source: str | None = None
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from iii_runtime.core.call import Call
 from iii_runtime.core.cron import CronJob, CronSchedule, cron_payload
 from iii_runtime.core.errors import InvocationError
 from iii_runtime.core.invocation import Invocation
@@ -17,7 +18,6 @@ from iii_runtime.core.triggers import Cron
 from iii_runtime.engine.builtins.payload import Fields
 from iii_runtime.engine.conditions import condition_holds
 from iii_runtime.engine.cron import CronBusyError, CronJobNotFoundError, CronScheduler
-from iii_runtime.engine.invoke import Call
 from iii_runtime.engine.runtime import Runtime
 from iii_runtime.hosts.embedded.feed_pump import FeedPump, Push
 from iii_runtime.hosts.embedded.isolation import Isolation

@@ -1,0 +1,1 @@
+"""CDK constructs that synthesise an app from its plan. Needs the extra `cdk`."""

@@ -1,0 +1,1 @@
+"""The CDK stacks of this repository: the order pipeline in one stage."""
