@@ -15,6 +15,7 @@ from iii_runtime.core.errors import (
 )
 from iii_runtime.core.invocation import Invocation, current_invocation
 from iii_runtime.core.logger import Logger
+from iii_runtime.core.secrets import secret
 from iii_runtime.core.step_tracker import StepTracker
 from iii_runtime.core.trigger_request import (
     EnqueueResult,
@@ -58,4 +59,5 @@ __all__ = [
     "Worker",
     "current_invocation",
     "register_worker",
+    "secret",
 ]

@@ -31,7 +31,7 @@ class HandlerExitError(IiiError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
+class Outcome:
     """What a body came to. An error travels as a value: futures refuse or translate some exceptions."""
 
     value: Any = None
@@ -48,8 +48,20 @@ class _Job:
 
     body: Callable[[], Any]
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
-    future: Future[_Outcome] = field(default_factory=Future)
+    future: Future[Outcome] = field(default_factory=Future)
     begun_at: float | None = None
+
+
+def call_body(body: Callable[[], Any], context: contextvars.Context) -> Outcome:
+    """Call a synchronous body in `context` and return what it came to. Whatever it raises is an outcome."""
+    try:
+        return Outcome(value=context.run(body))
+    except StopIteration as error:
+        return Outcome(error=_stopped(error))
+    except Exception as error:  # noqa: BLE001 - whatever the handler raised is its outcome
+        return Outcome(error=error)
+    except BaseException as error:  # noqa: BLE001 - a handler must not end the host
+        return Outcome(error=_exit(error))
 
 
 class ThreadExecutor:
@@ -157,7 +169,7 @@ class _Runner:
             self._idle.append(self)
 
 
-async def _outcome_of(job: _Job, timeout_s: float) -> _Outcome:
+async def _outcome_of(job: _Job, timeout_s: float) -> Outcome:
     waiter = asyncio.wrap_future(job.future)
     remaining_s = timeout_s
     try:
@@ -178,14 +190,7 @@ def _run_body(job: _Job, rest: Callable[[], None]) -> None:
         rest()
         return
     job.begun_at = time.monotonic()
-    try:
-        outcome = _Outcome(value=job.context.run(job.body))
-    except StopIteration as error:
-        outcome = _Outcome(error=_stopped(error))
-    except Exception as error:  # noqa: BLE001 - whatever the handler raised is its outcome
-        outcome = _Outcome(error=error)
-    except BaseException as error:  # noqa: BLE001 - a handler must not end the host
-        outcome = _Outcome(error=_exit(error))
+    outcome = call_body(job.body, job.context)
     # Idle before it is known, so that whoever waited for the outcome finds this thread.
     rest()
     job.future.set_result(outcome)
@@ -199,27 +204,25 @@ def _start_task(loop: asyncio.AbstractEventLoop, job: _Job) -> None:
     task.add_done_callback(lambda ended: _settle(job.future, ended))
 
 
-async def _await_body(job: _Job) -> _Outcome:
+async def _await_body(job: _Job) -> Outcome:
     job.begun_at = time.monotonic()
     try:
-        return _Outcome(value=await job.body())
+        return Outcome(value=await job.body())
     except asyncio.CancelledError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever the handler raised is its outcome
-        return _Outcome(error=error)
+        return Outcome(error=error)
     except BaseException as error:  # noqa: BLE001 - a handler must not end the loop of the others
-        return _Outcome(error=_exit(error))
+        return Outcome(error=_exit(error))
 
 
-def _settle(future: Future[_Outcome], task: asyncio.Task[_Outcome]) -> None:
-    outcome = (
-        _Outcome(error=HandlerExitError("the handler's task was cancelled")) if task.cancelled() else task.result()
-    )
+def _settle(future: Future[Outcome], task: asyncio.Task[Outcome]) -> None:
+    outcome = Outcome(error=HandlerExitError("the handler's task was cancelled")) if task.cancelled() else task.result()
     with contextlib.suppress(InvalidStateError):  # given up at this very moment
         future.set_result(outcome)
 
 
-def _cancel(task: asyncio.Task[_Outcome], loop: asyncio.AbstractEventLoop) -> None:
+def _cancel(task: asyncio.Task[Outcome], loop: asyncio.AbstractEventLoop) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed, and the task with it
         loop.call_soon_threadsafe(task.cancel)
 

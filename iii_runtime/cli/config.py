@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast
 
 import click
 
+from iii_runtime.adapters.system import SystemClock
 from iii_runtime.cli.output import print_json, visible
 from iii_runtime.cli.place import Place, with_place, worker_option
 from iii_runtime.core.config import Config, ConfigError
 from iii_runtime.core.config.problem import render_at
-from iii_runtime.core.errors import IiiError
+from iii_runtime.core.errors import HostError, IiiError
 from iii_runtime.core.payload import Json
 from iii_runtime.core.registry import Catalog
 from iii_runtime.hosts.embedded.discovery import discover_workers
+from iii_runtime.hosts.embedded.manifest_discovery import discover_manifest
+from iii_runtime.plan.app import plan_app
 from iii_runtime.plan.checks import check_app
+from iii_runtime.plan.deployed import DeployedPlan, deployed_file, deployed_from_json
+from iii_runtime.plan.findings import AppInvalidError, Finding
+from iii_runtime.plan.manifest import read_manifest
+from iii_runtime.plan.names import Deployment
 
 Level = Literal["error", "warning", "notice"]
 
@@ -35,18 +46,32 @@ def config() -> None:
     """Look after the configuration."""
 
 
+def _stage_name(_ctx: click.Context, _param: click.Parameter, name: str | None) -> str | None:
+    if name is None:
+        return None
+    # Here because the schema loads pydantic, which other commands of this module's group may not need.
+    from iii_runtime.core.config.schema import STAGE_RULE  # noqa: PLC0415
+
+    if re.fullmatch(STAGE_RULE, name) is None:
+        raise click.BadParameter(f"'{name}' is no stage name of 2 to 12 lower-case letters and digits.")
+    return name
+
+
 @config.command()
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @worker_option
+# Under another name than that of the commands that go to a stage: this one only looks whether it could be deployed.
+@click.option("--stage", "checked_stage", metavar="NAME", callback=_stage_name, help="Check for this stage on AWS too.")
 @with_place
 @click.pass_context
-def check(ctx: click.Context, place: Place, file: Path | None) -> None:
+def check(ctx: click.Context, place: Place, file: Path | None, checked_stage: str | None) -> None:
     """Check configuration and workers, and print all that is wrong at once.
 
-    Exit code 1 if anything would keep a host from starting.
+    Exit code 1 if anything would keep a host from starting; with --stage, also if anything would keep `cdk deploy` from
+    deploying to that stage. Nothing is asked of AWS.
     """
     place = place if file is None else replace(place, config=file)
-    remarks = [*_remarks(place)]
+    remarks = _remarks(place, checked_stage)
     is_sound = all(remark.level != "error" for remark in remarks)
     if place.as_json:
         _print_report(place, remarks, is_sound=is_sound)
@@ -72,13 +97,14 @@ def _print_lines(place: Place, remarks: list[Remark]) -> None:
     print(f"{', '.join(looked_at)}: {errors or 'no'} error{'' if errors == 1 else 's'}")
 
 
-def _remarks(place: Place) -> list[Remark]:
+def _remarks(place: Place, stage: str | None) -> list[Remark]:
     settings, remarks = _read(place)
-    catalog, more = _discover(place)
-    remarks += more
-    # Without a configuration that can be used nothing is known of its queues.
-    if settings is not None and catalog is not None:
-        remarks += [Remark(each.level, each.where, each.message) for each in check_app(settings, catalog)]
+    if not place.targets:
+        remarks.append(Remark("notice", "workers", "none were looked at; name them with --worker."))
+    elif stage is None or settings is None:
+        remarks += _check(place, settings)
+    else:
+        remarks += _check_stage(place, settings, stage)
     return sorted(remarks, key=lambda remark: ("error", "warning", "notice").index(remark.level))
 
 
@@ -90,11 +116,46 @@ def _read(place: Place) -> tuple[Config | None, list[Remark]]:
     return settings, [Remark("notice", render_at(n.source, n.line, n.key, ""), n.message) for n in settings.notices]
 
 
-def _discover(place: Place) -> tuple[Catalog | None, list[Remark]]:
-    if not place.targets:
-        return None, [Remark("notice", "workers", "none were looked at; name them with --worker.")]
+def _check(place: Place, settings: Config | None) -> list[Remark]:
     try:
-        workers = discover_workers(place.targets)
-        return Catalog.of(worker.registry for worker in workers), []
+        catalog = Catalog.of(worker.registry for worker in discover_workers(place.targets))
     except IiiError as error:
-        return None, [Remark("error", ", ".join(place.targets), error.message)]
+        return [_unreadable(place, error)]
+    # Without a configuration that can be used nothing is known of its queues.
+    return [] if settings is None else _as_remarks(check_app(settings, catalog))
+
+
+def _check_stage(place: Place, settings: Config, stage: str) -> list[Remark]:
+    """Make the plan of a stage as `cdk deploy` does, and return what it says."""
+    # Region and account are parts of names, and decide nothing.
+    deployment = Deployment(app=settings.aws.app, stage=stage, region="us-east-1", account="000000000000")
+    try:
+        previous = _read_deployed(stage)
+    except HostError as error:
+        return [Remark("error", str(deployed_file(stage)), error.message)]
+    try:
+        stored = discover_manifest(place.targets, place.config, project_root=Path.cwd(), env=os.environ)
+        plan = plan_app(read_manifest(stored), deployment, previous=previous, now=SystemClock().now())
+    except AppInvalidError as error:
+        return _as_remarks(error.findings)
+    except IiiError as error:
+        return [_unreadable(place, error)]
+    return _as_remarks(plan.warnings)
+
+
+def _read_deployed(stage: str) -> DeployedPlan | None:
+    path = Path(deployed_file(stage))
+    try:
+        return deployed_from_json(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise HostError(f"{error}. Restore it from version control.", code="deployed_unreadable") from error
+
+
+def _unreadable(place: Place, error: IiiError) -> Remark:
+    return Remark("error", ", ".join(place.targets), error.message)
+
+
+def _as_remarks(findings: Iterable[Finding]) -> list[Remark]:
+    return [Remark(each.level, each.where, each.message) for each in findings]

@@ -28,6 +28,7 @@ QUEUE_NAME_RULE = "a queue name of 1 to 80 letters, digits, '.', '_' or '-' that
 _QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _MAX_EXPONENT = 30
 _RECEIVES_BEYOND_ATTEMPTS = 3
+_SHARED_RECEIVES_BEYOND_ATTEMPTS = 30
 _MIN_RECEIVES = 5
 
 
@@ -44,6 +45,8 @@ class QueueSpec:
         backoff: Wait after the first failed attempt; doubled after each further one, at most 12 hours.
         topic: The topic this queue holds messages of, for the queue of a subscription.
         function_id: The only function of a subscription's queue.
+        batch_size: Messages one invocation of its consumer is given; more than one on AWS only.
+        is_shared: Whether it is served by the dispatcher and not by one function's own host; on AWS only.
     """
 
     name: str
@@ -54,6 +57,8 @@ class QueueSpec:
     backoff: timedelta = timedelta(milliseconds=1000)
     topic: str | None = None
     function_id: str | None = None
+    batch_size: int = 1
+    is_shared: bool = False
 
     @property
     def is_ordered(self) -> bool:
@@ -62,8 +67,15 @@ class QueueSpec:
 
     @property
     def max_receives(self) -> int:
-        """The receive after which a message is given up unrun: it killed its host each time."""
-        return max(self.max_attempts + _RECEIVES_BEYOND_ATTEMPTS, _MIN_RECEIVES)
+        """The receive after which a message is given up unrun: it killed its host each time.
+
+        A shared queue grants more: there a receive is also used up when the function is busy. So does an ordered one in
+        batches, where a message is received, and returned unrun, with each failure of one before it.
+        """
+        if self.is_shared:
+            return self.max_attempts + _SHARED_RECEIVES_BEYOND_ATTEMPTS
+        tries = self.max_attempts * (self.batch_size if self.is_ordered else 1)
+        return max(tries + _RECEIVES_BEYOND_ATTEMPTS, _MIN_RECEIVES)
 
 
 def is_queue_name(name: object) -> bool:

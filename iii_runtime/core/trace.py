@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TypeGuard
 
 _TRACEPARENT = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})")
 _MAX_BAGGAGE_BYTES = 8192
@@ -22,7 +23,7 @@ def child_traceparent(parent: str | None, new_id: str) -> str:
     return f"00-{digits}-{digits[-16:]}-01"
 
 
-def is_traceparent(value: str | None) -> bool:
+def is_traceparent(value: str | None) -> TypeGuard[str]:
     """Return whether `value` is a version 00 traceparent."""
     return bool(_TRACEPARENT.fullmatch(value or ""))
 

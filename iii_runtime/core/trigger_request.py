@@ -119,6 +119,28 @@ def parse_trigger_request(request: object) -> TriggerRequest:
     )
 
 
+def render_trigger_request(request: TriggerRequest) -> dict[str, Any]:
+    """Return a request as `parse_trigger_request` reads it, for a host elsewhere; its payload is not checked here."""
+    action = request.action
+    if isinstance(action, TriggerActionEnqueue):
+        rendered: Any = {
+            "type": "enqueue",
+            "queue": action.queue,
+            "delay": action.delay,
+            "dedupe_id": action.dedupe_id,
+        }
+    else:
+        rendered = {"type": "void"} if isinstance(action, TriggerActionVoid) else action
+    members = {
+        "function_id": request.function_id,
+        "payload": request.payload,
+        "action": rendered,
+        "timeout_ms": request.timeout_ms,
+        "metadata": request.metadata,
+    }
+    return {name: value for name, value in members.items() if value is not None}
+
+
 def parse_action(action: object, function_id: str | None = None) -> Action | None:
     """Return the action as a value, whatever its spelling; None means a direct call."""
     if action is None or isinstance(action, TriggerActionVoid):

@@ -233,9 +233,14 @@ class Worker:
         parsed = parse_trigger_request(request)
         return await self._attached(parsed).trigger_async(parsed)
 
-    def attach(self, invoker: Invoker | None) -> None:
-        """Connect the worker to a host's engine; None disconnects it. Called by hosts."""
-        self._invoker = invoker
+    def attach(self, invoker: Invoker | None) -> Invoker | None:
+        """Connect the worker to a host's engine; None disconnects it. Called by hosts.
+
+        Returns:
+            What it was connected to before, for a host that gives it back.
+        """
+        before, self._invoker = self._invoker, invoker
+        return before
 
     def _attached(self, request: TriggerRequest) -> Invoker:
         if self._invoker is None:

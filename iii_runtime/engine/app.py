@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -87,6 +86,8 @@ class App:
         """
         functions = self.catalog.functions
         if function_id not in functions:
+            import difflib  # noqa: PLC0415 - an id that is not there is rare, and the module is not small
+
             close = difflib.get_close_matches(function_id, list(functions), n=1)
             hint = f" Did you mean '{close[0]}'?" if close else ""
             raise InvocationError("function_not_found", f"Function '{function_id}' not found.{hint}", function_id)
@@ -118,7 +119,7 @@ class App:
             catalog = self._deployed.with_plans(catalog.functions, self._local)
         return _Snapshot(
             catalog=catalog,
-            queues=plan_queues(self.config, catalog),
+            queues=plan_queues(self.config, catalog, deployed=self._deployed is not None),
             consumers=plan_consumers(catalog),
             timeouts={
                 function.id: timedelta(milliseconds=worker.options.invocation_timeout_ms)

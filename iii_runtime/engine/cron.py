@@ -6,10 +6,15 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
-from iii_runtime.core.cron import CronJob
+from iii_runtime.core.call import Call
+from iii_runtime.core.cron import CronJob, cron_payload
 from iii_runtime.core.errors import IiiError, InvocationError, message_of
+from iii_runtime.core.payload import to_json
+from iii_runtime.engine.conditions import condition_holds
+from iii_runtime.engine.invoke import FunctionInvoker
 from iii_runtime.ports.clock import Clock
 from iii_runtime.ports.tick_store import TickStore
 
@@ -32,6 +37,41 @@ class CronJobNotFoundError(IiiError):
     """No cron job starts this function."""
 
     code = "cron_job_not_found"
+
+
+def job_of(jobs: Iterable[CronJob], function_id: str) -> CronJob:
+    """Return the first job of a function.
+
+    Raises:
+        CronJobNotFoundError: No job starts it.
+    """
+    for job in jobs:
+        if job.function_id == function_id:
+            return job
+    raise CronJobNotFoundError(f"no cron trigger starts function {function_id!r}; register one, or check the id")
+
+
+def job_busy(job: CronJob) -> CronBusyError:
+    """Return the error of a job that is started while it runs."""
+    return CronBusyError(
+        f"cron job {job.job_id!r} is running; try again when it has ended, or let trigger {job.trigger_id!r} overlap"
+    )
+
+
+async def run_job(invoker: FunctionInvoker, clock: Clock, job: CronJob, nominal: datetime) -> None:
+    """Run a job's function for a tick with this nominal time, if its condition holds, and return when it has ended.
+
+    Raises:
+        InvocationError: The condition or the function failed.
+    """
+    payload = to_json(cron_payload(job.job_id, nominal, clock.now()))
+    call = Call(function_id=job.function_id, payload=payload, source="cron")
+    if invoker.is_remote(job.function_id):
+        call = replace(call, condition=job.condition)
+    elif not await condition_holds(invoker, job.condition, call):
+        return
+    _log.info("cron tick", extra=tick_fields(job, nominal))
+    await invoker.invoke_raw(call)
 
 
 class CronScheduler:
@@ -123,16 +163,9 @@ class CronScheduler:
             CronJobNotFoundError: No job starts this function.
             CronBusyError: The job is running and may not overlap itself.
         """
-        job = next((job for job in self._jobs.values() if job.function_id == function_id), None)
-        if job is None:
-            raise CronJobNotFoundError(
-                f"no cron trigger starts function {function_id!r}; register one, or check the id"
-            )
+        job = job_of(self._jobs.values(), function_id)
         if not self._may_start(job):
-            raise CronBusyError(
-                f"cron job {job.job_id!r} is running; try again when it has ended, "
-                f"or let trigger {job.trigger_id!r} overlap"
-            )
+            raise job_busy(job)
         nominal = self._clock.now()
         self._running[job.job_id] += 1
         try:
@@ -167,17 +200,19 @@ class CronScheduler:
             self._arrive(group, self._jobs[job.job_id], nominal, now)
             following = job.schedule.next_after(nominal)
             if following is not None and following <= now:
-                _log.warning("cron ticks skipped", extra=_fields(job, following, reason="past", until=now.isoformat()))
+                _log.warning(
+                    "cron ticks skipped", extra=tick_fields(job, following, reason="past", until=now.isoformat())
+                )
                 following = job.schedule.next_after(now)
             nominal = following
-        _log.info("cron job has no further tick", extra=_fields(job))
+        _log.info("cron job has no further tick", extra=tick_fields(job))
 
     def _arrive(self, group: asyncio.TaskGroup, job: CronJob, nominal: datetime, now: datetime) -> None:
         if now - nominal > LATE_LIMIT:
             late_s = round((now - nominal).total_seconds())
-            _log.warning("cron tick skipped", extra=_fields(job, nominal, reason="late", late_s=late_s))
+            _log.warning("cron tick skipped", extra=tick_fields(job, nominal, reason="late", late_s=late_s))
         elif not self._may_start(job):
-            _log.warning("cron tick skipped", extra=_fields(job, nominal, reason="running"))
+            _log.warning("cron tick skipped", extra=tick_fields(job, nominal, reason="running"))
         else:
             self._running[job.job_id] += 1
             task = group.create_task(self._claim_and_fire(job, nominal))
@@ -200,15 +235,15 @@ class CronScheduler:
             if await self._ticks.claim(job.job_id, nominal):
                 await self._fire(job, nominal)
             else:
-                _log.debug("cron tick claimed elsewhere", extra=_fields(job, nominal))
+                _log.debug("cron tick claimed elsewhere", extra=tick_fields(job, nominal))
         except InvocationError as error:
-            _log.error("cron tick failed", extra=_fields(job, nominal, error=str(error), stack=error.stacktrace))
+            _log.error("cron tick failed", extra=tick_fields(job, nominal, error=str(error), stack=error.stacktrace))
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the other jobs
-            _log.exception("cron tick failed", extra=_fields(job, nominal, error=message_of(error)))
+            _log.exception("cron tick failed", extra=tick_fields(job, nominal, error=message_of(error)))
 
 
-def _fields(job: CronJob, nominal: datetime | None = None, **more: object) -> dict[str, dict[str, object]]:
-    """Return what a log line carries: the job, the tick and what else is known."""
+def tick_fields(job: CronJob, nominal: datetime | None = None, **more: object) -> dict[str, dict[str, object]]:
+    """Return what a log line about a job carries: the job, the tick and what else is known. For `extra`."""
     fields: dict[str, object] = {"function_id": job.function_id, "job_id": job.job_id}
     if nominal is not None:
         fields["nominal"] = nominal.isoformat()

@@ -20,6 +20,7 @@ from iii_runtime.core.errors import (
 from iii_runtime.core.message import BlobLink, Cause, Envelope, ErrorRecord, bounded_error, decode_envelope
 from iii_runtime.core.payload import Json, PayloadError, decode_stored
 from iii_runtime.core.queue import QueueSpec, backoff_after
+from iii_runtime.core.trace import is_traceparent
 from iii_runtime.core.triggers import DurableSubscriber, Queue
 from iii_runtime.engine.app import App
 from iii_runtime.engine.conditions import invoke_if
@@ -95,7 +96,7 @@ class Deliverer:
                 "while the function ran"
             )
             death = Death("receives", bounded_error("Interrupted", message), delivery.attempt - 1)
-            await self._bury(queue, delivery, envelope.function_id, death)
+            await self._bury(queue, delivery, envelope, death)
             return
         await self._attempt(queue, delivery, envelope)
 
@@ -104,16 +105,16 @@ class Deliverer:
         try:
             ran = await self._run(queue, delivery, envelope)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the outcome of this attempt
-            await self._failed(queue, delivery, envelope.function_id, error)
+            await self._failed(queue, delivery, envelope, error)
             return
         elapsed = self._stores.clock.now_ms() - started
         if not await self._stored(lambda: self._stores.queue.acknowledge(delivery), delivery):
-            fields = _fields(queue, delivery, envelope.function_id)
+            fields = _fields(queue, delivery, envelope)
             _log.warning("ran, and could not be acknowledged; it will run again", extra={"iii": fields})
             return
         _log.info(
             "done" if ran else "skipped",
-            extra={"iii": {**_fields(queue, delivery, envelope.function_id), "elapsed_ms": elapsed}},
+            extra={"iii": {**_fields(queue, delivery, envelope), "elapsed_ms": elapsed}},
         )
 
     async def _run(self, queue: QueueSpec, delivery: Delivery, envelope: Envelope) -> bool:
@@ -150,21 +151,22 @@ class Deliverer:
                 return kind.condition
         return None
 
-    async def _failed(self, queue: QueueSpec, delivery: Delivery, function_id: str, error: BaseException) -> None:
+    async def _failed(self, queue: QueueSpec, delivery: Delivery, envelope: Envelope, error: BaseException) -> None:
         if isinstance(error, InvocationError) and isinstance(error.__cause__, FunctionBusyError):
-            await self._put_off(queue, delivery, function_id, error)
+            await self._put_off(queue, delivery, envelope, error)
             return
+        self._stores.meter.add("FailedAttempts", queue=queue.name)
         record = error_record(error)
         decision = decide_failure(error, delivery.attempt, queue)
         if isinstance(decision, Bury):
-            await self._bury(queue, delivery, function_id, Death(decision.cause, record, delivery.attempt))
+            await self._bury(queue, delivery, envelope, Death(decision.cause, record, delivery.attempt))
             return
         kept = await self._stored(lambda: self._stores.queue.fail(delivery, record, decision.after), delivery)
         _log.warning(
             "attempt failed" if kept else "attempt failed, and its lease was lost",
             extra={
                 "iii": {
-                    **_fields(queue, delivery, function_id),
+                    **_fields(queue, delivery, envelope),
                     "of": queue.max_attempts,
                     "retry_in_s": round(decision.after.total_seconds()),
                     "error": f"{record.type}: {record.message}",
@@ -172,23 +174,25 @@ class Deliverer:
             },
         )
 
-    async def _put_off(self, queue: QueueSpec, delivery: Delivery, function_id: str, error: InvocationError) -> None:
+    async def _put_off(self, queue: QueueSpec, delivery: Delivery, envelope: Envelope, error: InvocationError) -> None:
         """Give the message back without counting an attempt: its function was not started."""
         pause = timedelta(seconds=min(5 * 2 ** (delivery.receives - 1), 60))
         await self._stored(lambda: self._stores.queue.hide(delivery, pause), delivery)
-        fields = _fields(queue, delivery, function_id)
+        self._stores.meter.add("FunctionBusy", queue=queue.name)
+        fields = _fields(queue, delivery, envelope)
         _log.warning("function busy", extra={"iii": {**fields, "retry_in_s": pause.seconds, "error": error.message}})
 
-    async def _bury(self, queue: QueueSpec, delivery: Delivery, function_id: str | None, death: Death) -> None:
+    async def _bury(self, queue: QueueSpec, delivery: Delivery, envelope: Envelope | None, death: Death) -> None:
         buried = await self._stored(
             lambda: self._stores.queue.bury(delivery, death.cause, death.error, death.attempts), delivery
         )
         if buried:
+            self._stores.meter.add("DeadLetters", queue=queue.name)
             _log.error(
                 "dead letter",
                 extra={
                     "iii": {
-                        **_fields(queue, delivery, function_id),
+                        **_fields(queue, delivery, envelope),
                         "cause": death.cause,
                         "error": f"{death.error.type}: {death.error.message}",
                     }
@@ -220,11 +224,11 @@ def error_record(error: BaseException) -> ErrorRecord:
     return bounded_error(name, message_of(cause), stack)
 
 
-def _fields(queue: QueueSpec, delivery: Delivery, function_id: str | None) -> dict[str, object]:
-    fields: dict[str, object] = {
-        "queue": queue.name,
-        "function_id": function_id,
-        "message_receipt_id": delivery.receipt,
-        "attempt": delivery.attempt,
-    }
-    return {name: value for name, value in fields.items() if value is not None}
+def _fields(queue: QueueSpec, delivery: Delivery, envelope: Envelope | None) -> dict[str, object]:
+    fields: dict[str, object] = {"queue": queue.name}
+    if envelope is not None:
+        fields["function_id"] = queue.function_id or envelope.function_id
+    fields |= {"message_receipt_id": delivery.receipt, "attempt": delivery.attempt}
+    if envelope is not None and is_traceparent(envelope.traceparent):
+        fields["trace_id"] = envelope.traceparent.split("-")[1]
+    return fields

@@ -97,7 +97,7 @@ class Enqueuer:
         dedupe_id = check_dedupe_id(request.dedupe_id, request.function_id)
         payload = _payload(request)
         group = group_value(payload, queue, request.function_id)
-        hops = check_hops(request.hops, queue, request.function_id)
+        hops = self._hops(request, queue)
         text = _text(payload, request.function_id)
         receipt = self._stores.ids.new_id()
         envelope = Envelope(
@@ -166,6 +166,13 @@ class Enqueuer:
             message = f"Topic '{topic}': {error.message} ({error.code})"
             raise EnqueueError("enqueue_failed", message, request.function_id) from error
         return draft.message.receipt
+
+    def _hops(self, request: Enqueue, queue: QueueSpec) -> int:
+        try:
+            return check_hops(request.hops, queue, request.function_id)
+        except EnqueueError:
+            self._stores.meter.add("TooManyHops", function_id=request.function_id)
+            raise
 
     def _check_function(self, queue: QueueSpec, function_id: str) -> None:
         functions = self._app.catalog.functions

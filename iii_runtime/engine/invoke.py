@@ -27,6 +27,7 @@ from iii_runtime.core.trace import child_traceparent
 from iii_runtime.engine.app import App
 from iii_runtime.ports.clock import IdSource
 from iii_runtime.ports.executor import Executor
+from iii_runtime.ports.meter import Meter, NoMeter
 from iii_runtime.ports.remote_functions import RemoteFunctions
 
 MAX_DEPTH = 64
@@ -40,11 +41,19 @@ class FunctionInvoker:
         remaining: How long this host may still run, if it is bounded; no function is given more.
     """
 
-    def __init__(self, app: App, executor: Executor, ids: IdSource, remote: RemoteFunctions | None = None) -> None:
+    def __init__(
+        self,
+        app: App,
+        executor: Executor,
+        ids: IdSource,
+        remote: RemoteFunctions | None = None,
+        meter: Meter | None = None,
+    ) -> None:
         self._app = app
         self._executor = executor
         self._ids = ids
         self._remote = remote
+        self._meter = meter or NoMeter()
         self.remaining: Callable[[], timedelta | None] = lambda: None
 
     def is_remote(self, function_id: str) -> bool:
@@ -85,6 +94,7 @@ class FunctionInvoker:
         try:
             return await self._run(function.plan, call, invocation, limit)
         except DeadlineExceededError as error:
+            self._meter.add("FunctionErrors", function_id=function.id)
             raise InvocationError(
                 "TIMEOUT",
                 f"function '{function.id}' did not end within {limit.total_seconds():g} s.",
@@ -94,6 +104,7 @@ class FunctionInvoker:
         except InputInvalidError as error:
             raise InvocationError(error.code, error.message, function.id, invocation_id=invocation.id) from error
         except Exception as error:
+            self._meter.add("FunctionErrors", function_id=function.id)
             raise InvocationError(
                 "invocation_failed", message_of(error), function.id, handler_stack(error), invocation.id
             ) from error

@@ -57,7 +57,7 @@ class Runtime:
     def __init__(self, app: App, stores: Stores, executor: Executor) -> None:
         self.app = app
         self.stores = stores
-        self.invoker = FunctionInvoker(app, executor, stores.ids, stores.remote)
+        self.invoker = FunctionInvoker(app, executor, stores.ids, stores.remote, stores.meter)
         self.enqueuer = Enqueuer(app, stores)
         self.deliverer = Deliverer(app, self.invoker, stores)
         self.changes = ChangeTriggers(app, self.invoker)
@@ -89,7 +89,7 @@ class Runtime:
         payload, metadata = _checked(request)
         if isinstance(request.action, TriggerActionVoid):
             call = _direct(request, payload, metadata, caller, depth=0)
-            if not _is_endless(call):
+            if not self._is_endless(call):
                 self.spawn(self._quietly(call, caller))
             return None
         depth = caller.depth + 1 if caller else 0
@@ -160,6 +160,15 @@ class Runtime:
                 },
             )
 
+    def _is_endless(self, call: Call) -> bool:
+        """Return whether a chain of calls nobody waits for has grown too long to have an end; that is logged."""
+        if call.hops <= MAX_HOPS:
+            return False
+        fields = {"function_id": call.function_id, "hops": call.hops}
+        _log.error("not started: functions that start each other without end stop here", extra={"iii": fields})
+        self.stores.meter.add("TooManyHops", function_id=call.function_id)
+        return True
+
     def _enqueue(self, request: TriggerRequest, action: TriggerActionEnqueue, caller: Invocation | None) -> Enqueue:
         return Enqueue(
             queue=action.queue,
@@ -183,7 +192,7 @@ class Runtime:
             traceparent=caller.traceparent if caller else None,
             baggage=caller.baggage if caller else None,
         )
-        if not _is_endless(call):
+        if not self._is_endless(call):
             self.topics.publish(call, topic)
         return None
 
@@ -244,15 +253,6 @@ def _direct(request: TriggerRequest, payload: Json, metadata: Json, caller: Invo
 
 def _next_hop(caller: Invocation | None) -> int:
     return caller.hops + 1 if caller else 0
-
-
-def _is_endless(call: Call) -> bool:
-    """Return whether a chain of calls nobody waits for has grown too long to have an end; that is logged."""
-    if call.hops <= MAX_HOPS:
-        return False
-    fields = {"function_id": call.function_id, "hops": call.hops}
-    _log.error("not started: functions that start each other without end stop here", extra={"iii": fields})
-    return True
 
 
 def _describe(kind: TriggerKind) -> str:

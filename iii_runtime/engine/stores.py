@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from iii_runtime.ports.blob_store import BlobStore
-from iii_runtime.ports.change_feed import ChangeFeed
-from iii_runtime.ports.clock import Clock, IdSource
-from iii_runtime.ports.dead_letter import DeadLetterStore
-from iii_runtime.ports.message_queue import MessageQueue
-from iii_runtime.ports.remote_functions import RemoteFunctions
-from iii_runtime.ports.response_store import ResponseStore
-from iii_runtime.ports.state_store import StateStore
-from iii_runtime.ports.stream_store import StreamStore
-from iii_runtime.ports.tick_store import TickStore
-from iii_runtime.ports.topic_publisher import TopicPublisher
+from iii_runtime.ports.meter import Meter, NoMeter
+
+if TYPE_CHECKING:  # a host that starts anew for each event loads the ports it uses
+    from iii_runtime.ports.blob_store import BlobStore
+    from iii_runtime.ports.change_feed import ChangeFeed
+    from iii_runtime.ports.clock import Clock, IdSource
+    from iii_runtime.ports.dead_letter import DeadLetterStore
+    from iii_runtime.ports.message_queue import MessageQueue
+    from iii_runtime.ports.remote_functions import RemoteFunctions
+    from iii_runtime.ports.response_store import ResponseStore
+    from iii_runtime.ports.state_store import StateStore
+    from iii_runtime.ports.stream_store import StreamStore
+    from iii_runtime.ports.tick_store import TickStore
+    from iii_runtime.ports.topic_publisher import TopicPublisher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +28,8 @@ class Stores:
     Attributes:
         remote: How to call functions with a host of their own; None if all run in this process.
         topics: The broker of durable topics; None if a publish stores the messages of all subscriptions itself.
+        meter: Where measurements go.
+        broker: What listings call the queues' broker.
     """
 
     clock: Clock
@@ -38,3 +44,5 @@ class Stores:
     ticks: TickStore
     remote: RemoteFunctions | None = None
     topics: TopicPublisher | None = None
+    meter: Meter = field(default_factory=NoMeter)
+    broker: str = "embedded"

@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 from urllib.parse import quote
 
-from iii_runtime.core.errors import IiiError
-from iii_runtime.core.payload import Json, PayloadError, decode_json
+from iii_runtime.core.message import BlobLink, decode_envelope
+from iii_runtime.core.payload import Json, PayloadError, decode_json, decode_stored
 from iii_runtime.engine.http_entry import HttpCall
+from iii_runtime.hosts.unknown_event import EventUnknownError
 
 _KNOWN = (
     "API Gateway HTTP API (payload format 2.0), "
@@ -22,12 +23,6 @@ _KNOWN = (
 _PATH_CHARACTERS = "/%:@!$&'()*+,;=-._~"
 
 
-class EventUnknownError(IiiError):
-    """An event has none of the known shapes, or one of them with a member that cannot be read."""
-
-    code = "event_unknown"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePayloads:
     """Messages of one SQS queue.
@@ -35,7 +30,7 @@ class QueuePayloads:
     Attributes:
         queue: The queue's name, the last part of its ARN without `.fifo`.
         message_ids: SQS's ids, in order; the `itemIdentifier` of a partial batch response.
-        payloads: The bodies, parsed, in the same order.
+        payloads: What the function receives, in the same order.
     """
 
     queue: str
@@ -66,7 +61,7 @@ def parse_event(event: object) -> Event:
 
     - API Gateway HTTP API, payload format 2.0 (and function URLs): cookies become a `cookie` header, a base64 body
       becomes bytes, and the stage in front of the path of the default endpoint is left out.
-    - SQS: every body is a JSON payload.
+    - SQS: every body is a JSON payload, or a message as the runtime sends it, which holds one.
     - EventBridge rule or Scheduler: a tick.
 
     Raises:
@@ -137,10 +132,18 @@ def _queue_payloads(records: list[Mapping[str, object]]) -> QueuePayloads:
 
 def _payload(record: Mapping[str, object], index: int) -> Json:
     where = f"Records[{index}]."
+    body = _text(record, "body", where)
     try:
-        return decode_json(_text(record, "body", where), f"{where}body")
+        payload = decode_json(body, f"{where}body")
     except PayloadError as error:
         raise EventUnknownError(error.message) from error
+    try:
+        sent = decode_envelope(body).payload
+    except PayloadError:
+        return payload  # written by hand
+    if isinstance(sent, BlobLink):
+        raise EventUnknownError(f"the payload of {where}body lies in the bucket of its stage, under {sent.key}.")
+    return decode_stored(sent)
 
 
 def _cron_tick(event: Mapping[str, object]) -> CronTick:

@@ -10,12 +10,12 @@ from typing import Literal, TypeAlias
 from iii_runtime.core.config.values import CorsConfig, JwtConfig, StageConfig, StreamAuth
 from iii_runtime.core.queue import QueueSpec
 from iii_runtime.core.triggers import HttpAuth
-from iii_runtime.plan.checks import Finding
+from iii_runtime.plan.findings import Finding
 from iii_runtime.plan.names import Deployment, SystemRole
 
 CORE_STACK = 0
 """The stack of what is there once: table, bucket, topics, the runtime's own Lambdas, shared queues. Functions are
-spread over the stacks from 1 on, or are in it too if the stage has one stack."""
+spread over the stacks from 1 on, or are in it too if the stage has one stack, or had one when they were deployed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,9 @@ class PlannedFunction:
         environment: Variables; every value is known at synthesis, or a CloudFormation token.
         secrets: Sources by name, `{stage}` filled in.
         permissions: All its role may do, the log group aside.
-        consumes: Whether it has a queue, so that the recursion guard of Lambda gives way to our own limit of hops.
+        consumes: Whether a chain of messages may come by it any number of times, so that the recursion guard of Lambda
+            gives way to our own limit of hops. So it is for every registered function: it may be enqueued to a queue of
+            the dispatcher, if it has none of its own.
         stack: Number of its stack.
         source: Where it is registered.
     """
@@ -179,7 +181,7 @@ class AppPlan:
         cors: Of the HTTP API.
         jwt: Whose tokens routes with `jwt` take.
         stream_auth: Who may open a WebSocket.
-        stack_count: Number of stacks, the core stack included.
+        stack_count: Number of stacks, the core stack included; 1 if the stage has one.
         warnings: What to tell at synthesis; errors are raised.
     """
 

@@ -21,7 +21,11 @@ NAMES_INDEX = "names"
 _FUNCTION_LENGTH = 64
 _QUEUE_LENGTH = 80
 _TOPIC_LENGTH = 256
+_BUCKET_PREFIX_LENGTH = 29
+"""A bucket's name has 63 characters at most, and account and region, which are not known here, take up to 34."""
 _HASH_LENGTH = 8
+_TOKEN = re.compile(r"\$\{[^}]*\}")
+_TOKEN_LENGTH = 14
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +59,17 @@ class Deployment:
     @property
     def bucket_name(self) -> str:
         """The bucket of blobs; bucket names are unique in the world, hence account and region."""
-        return f"{self.prefix}-blobs-{self.account}-{self.region}"
+        return f"{_fitted('', self.prefix, _BUCKET_PREFIX_LENGTH)}-blobs-{self.account}-{self.region}"
+
+    @property
+    def table_arn(self) -> str:
+        """ARN of the DynamoDB table."""
+        return self.arn("dynamodb", f"table/{self.table_name}")
+
+    @property
+    def bucket_arn(self) -> str:
+        """ARN of the bucket of blobs."""
+        return f"arn:{self.partition}:s3:::{self.bucket_name}"
 
     @property
     def function_pattern(self) -> str:
@@ -66,6 +80,11 @@ class Deployment:
     def queue_pattern(self) -> str:
         """ARN pattern of all queues with messages of this app and stage, dead-letter queues excluded."""
         return self.arn("sqs", f"{self.prefix}-q-*")
+
+    @property
+    def letter_pattern(self) -> str:
+        """ARN pattern of all dead-letter queues of this app and stage."""
+        return self.arn("sqs", f"{self.prefix}-d-*")
 
     @property
     def topic_pattern(self) -> str:
@@ -134,6 +153,20 @@ class Deployment:
     def _queue_name(self, kind: str, queue: QueueSpec) -> str:
         suffix = ".fifo" if queue.is_ordered else ""
         return _fitted(f"{self.prefix}-{kind}-", queue.name, _QUEUE_LENGTH - len(suffix)) + suffix
+
+
+def clashing_app_part(app: str) -> str | None:
+    """Return the part of an app's name that would let its names fall under patterns of another app; None if none does.
+
+    The queues of an app `shop-dev-q-x` would be among those that the functions of app `shop` may use in stage `dev`.
+    """
+    kinds = {"f", "q", "d", "t", "x"}
+    return next((part for part in app.split("-")[1:] if part in kinds), None)
+
+
+def deployed_length(text: str) -> int:
+    """Return about how long a text is once CloudFormation has put account, region and partition into it."""
+    return len(_TOKEN.sub("x" * _TOKEN_LENGTH, text).encode())
 
 
 def slug(identity: str) -> str:

@@ -64,19 +64,24 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueDepth:
-    """How many messages a queue holds. All numbers are exact at one instant.
+    """How many messages a queue holds. All numbers are exact at one instant, unless `is_exact` is false.
 
     Attributes:
         visible: Ready to be received (FIFO: messages waiting behind another one included).
         delayed: Waiting for their delay or back-off.
         in_flight: Received, under a lease.
         dead: Dead letters; always equal to the length of their listing.
+        is_exact: False where a broker counts for itself: then all but `dead` are estimates, and a message in its
+            back-off may count as in flight.
+        letters_visible: What such a broker estimates for its own dead-letter queue; None where there is none.
     """
 
     visible: int
     delayed: int
     in_flight: int
     dead: int
+    is_exact: bool = True
+    letters_visible: int | None = None
 
 
 class MessageQueue(Protocol):

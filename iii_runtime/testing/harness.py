@@ -21,8 +21,8 @@ from iii_runtime.engine.http_entry import HttpCall, HttpEntry
 from iii_runtime.engine.runtime import Runtime
 from iii_runtime.engine.stores import Stores
 from iii_runtime.hosts.embedded.background import Background
-from iii_runtime.hosts.embedded.invoker import LoopInvoker
 from iii_runtime.hosts.embedded.stores import Listeners, OpenData, open_data
+from iii_runtime.hosts.loop_invoker import LoopInvoker
 from iii_runtime.testing.clock import SequenceIds, SkipClock
 from iii_runtime.testing.stores import memory_stores
 

@@ -36,6 +36,7 @@ PUBLIC = [
     "Worker",
     "current_invocation",
     "register_worker",
+    "secret",
 ]
 
 TEST_KIT = ["Harness", "Reply", "SkipClock", "StoreError", "Stores", "StreamChange"]

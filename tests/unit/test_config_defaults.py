@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from iii_runtime.adapters.config_file import load_config
-from iii_runtime.core.config import Config, CorsConfig, HttpConfig, QueueConfig, StreamConfig
+from iii_runtime.core.config import AwsConfig, Config, CorsConfig, HttpConfig, QueueConfig, StageConfig, StreamConfig
 
 ROOT_FILE = Path(__file__).parents[2] / "iii-config.yaml"
 
@@ -75,6 +75,13 @@ def test_the_file_at_the_root_is_valid_and_has_no_notices() -> None:
         ),
         "order-ship": QueueConfig(name="order-ship"),
     }
+
+
+def test_the_file_at_the_root_leaves_who_may_come_in_to_the_stage_or_the_environment() -> None:
+    assert (load_config(ROOT_FILE, {}).http.auth, load_config(ROOT_FILE, {}).stream.auth) == (None, None)
+    config = load_config(ROOT_FILE, {"III_HTTP_AUTH": "iam", "III_STREAM_AUTH": "ticket"})
+    assert (config.http.auth, config.stream.auth) == ("iam", "ticket")
+    assert config.aws == AwsConfig(app="orders", stages={"prod": StageConfig(production=True, log_retention_days=90)})
 
 
 def test_the_ports_of_the_file_at_the_root_come_from_the_environment() -> None:

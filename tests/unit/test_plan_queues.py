@@ -11,7 +11,15 @@ from iii_runtime.core.config import Config, QueueConfig, TopicDefaults
 from iii_runtime.core.queue import QueueSpec
 from iii_runtime.core.registry import Catalog
 from iii_runtime.core.triggers import TriggerKind
-from iii_runtime.plan.queues import plan_consumers, plan_queues, subscription_queue
+from iii_runtime.engine.app import App
+from iii_runtime.plan.queues import (
+    consumer_of,
+    plan_consumers,
+    plan_queues,
+    queue_triggers,
+    subscription_queue,
+    sum_of_backoffs,
+)
 
 
 def catalog_of(*registered: tuple[str, TriggerKind]) -> Catalog:
@@ -101,3 +109,79 @@ def test_consumers_are_listed_once_in_the_order_of_registration() -> None:
         ("b::b", Queue("mail")), ("a::a", Queue("mail")), ("b::b", Queue("mail")), ("c::c", DurableSubscriber("mail"))
     )
     assert plan_consumers(catalog) == {"mail": ["b::b", "a::a"]}
+
+
+def registered(*bound: tuple[str, TriggerKind], missing: tuple[str, ...] = ()) -> Catalog:
+    worker: Worker = register_worker()
+    for function_id, kind in bound:
+        if function_id not in missing and function_id not in {spec.id for spec in worker.registry.functions()}:
+            worker.register_function(function_id, print)
+        worker.registry.add_trigger(kind, function_id)
+    return Catalog.of([worker.registry])
+
+
+MAIL = Config(queues={"mail": QueueConfig(name="mail")})
+
+
+def consumer(catalog: Catalog, name: str) -> str | None:
+    return consumer_of(plan_queues(MAIL, catalog)[name], catalog, plan_consumers(catalog))
+
+
+def test_the_consumer_is_the_one_function_that_is_bound_and_registered() -> None:
+    assert consumer(registered(("a::a", Queue("mail"))), "mail") == "a::a"
+    assert consumer(registered(("a::a", Queue("mail")), ("b::b", Queue("mail"))), "mail") is None
+    assert consumer(registered(("a::a", Queue("mail")), ("b::b", Queue("mail")), missing=("b::b",)), "mail") == "a::a"
+    assert consumer(registered(("b::b", Queue("mail")), missing=("b::b",)), "mail") is None
+    assert consumer(registered(), "default") is None
+
+
+def test_the_consumer_of_a_subscription_is_its_function() -> None:
+    catalog = registered(("a::a", DurableSubscriber("t")), ("b::b", DurableSubscriber("t")), missing=("b::b",))
+    assert consumer(catalog, "topic/t/a::a") == "a::a"
+    assert consumer(catalog, "topic/t/b::b") is None
+
+
+def test_only_where_functions_have_hosts_of_their_own_a_queue_is_shared_or_read_in_batches() -> None:
+    catalog = registered(("a::a", Queue("mail", batch_size=7)))
+    here, deployed = plan_queues(MAIL, catalog), plan_queues(MAIL, catalog, deployed=True)
+    assert [(queue.batch_size, queue.is_shared) for queue in here.values()] == [(1, False), (1, False)]
+    assert {name: (queue.batch_size, queue.is_shared) for name, queue in deployed.items()} == {
+        "mail": (7, False),
+        "default": (1, True),
+    }
+
+
+def test_an_app_that_was_deployed_knows_its_queues_as_they_are_on_aws() -> None:
+    catalog = registered(("a::a", Queue("mail", batch_size=7)))
+    assert App(MAIL, [], deployed=catalog).queues == plan_queues(MAIL, catalog, deployed=True)
+    assert not App(MAIL, []).queues["default"].is_shared
+
+
+def test_of_several_triggers_for_one_queue_all_are_found_in_order() -> None:
+    catalog = registered(("a::a", Queue("mail", batch_size=2)), ("a::a", Queue("mail")), ("a::a", Queue("default")))
+    assert [kind.batch_size for kind in queue_triggers(catalog, "mail", "a::a")] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("queue", "receives"),
+    [
+        (QueueSpec(name="q", max_attempts=1), 5),
+        (QueueSpec(name="q", max_attempts=4), 7),
+        (QueueSpec(name="q", max_attempts=4, batch_size=10), 7),
+        (QueueSpec(name="q", max_attempts=4, batch_size=10, kind="fifo"), 43),
+        (QueueSpec(name="q", max_attempts=4, is_shared=True), 34),
+        (QueueSpec(name="q", max_attempts=4, is_shared=True, kind="fifo"), 34),
+    ],
+)
+def test_receives_beyond_the_attempts_are_granted_by_how_a_queue_is_read(queue: QueueSpec, receives: int) -> None:
+    assert queue.max_receives == receives
+
+
+@pytest.mark.parametrize(
+    ("attempts", "backoff_ms", "total"),
+    [(1, 1000, 0), (4, 1000, 7), (5, 2000, 30), (3, 0, 0), (2**32, 0, 0), (2**32, 1, 10_001)],
+)
+def test_the_waits_between_the_attempts_add_up_as_far_as_it_matters(attempts: int, backoff_ms: int, total: int) -> None:
+    queue = QueueSpec(name="q", max_attempts=attempts, backoff=timedelta(milliseconds=backoff_ms))
+    found = sum_of_backoffs(queue, up_to=timedelta(seconds=10_000)).total_seconds()
+    assert found == total if total <= 10_000 else found > 10_000

@@ -16,7 +16,7 @@ from iii_runtime.core.config import Config
 from iii_runtime.core.trigger_request import TriggerRequest
 from iii_runtime.engine.app import App
 from iii_runtime.engine.runtime import Runtime
-from iii_runtime.hosts.embedded.invoker import LoopInvoker
+from iii_runtime.hosts.loop_invoker import LoopInvoker
 from iii_runtime.testing.clock import SequenceIds, SkipClock
 from iii_runtime.testing.stores import memory_stores
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from iii_runtime.core.config.document import DocumentReader
-from iii_runtime.core.config.expand import expand
-from iii_runtime.core.config.findings import Findings
 from iii_runtime.core.config.problem import ConfigError
 from iii_runtime.core.config.values import Config
 
@@ -23,7 +21,9 @@ def parse_config(text: str, *, source: str, env: Mapping[str, str], load: Docume
     Raises:
         ConfigError: With every problem of the file at once.
     """
-    # Here because it loads pydantic, which a start without a file does not need.
+    # Here because a start without a file needs none of it, least of all pydantic.
+    from iii_runtime.core.config.expand import expand  # noqa: PLC0415
+    from iii_runtime.core.config.findings import Findings  # noqa: PLC0415
     from iii_runtime.core.config.sections import read_config  # noqa: PLC0415
 
     expansion = expand(text, source=source, env=env, load=load)

@@ -67,9 +67,11 @@ def _matches(pattern: str, expected: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _refuse(message: str) -> BeforeValidator:
+def _refuse(message: str, *, whatever: bool = False) -> BeforeValidator:
+    """Refuse a value that means something; with `whatever` any value."""
+
     def check(value: object) -> None:
-        if value:
+        if value or whatever:
             raise PydanticCustomError(REFUSED, "{message}", {"message": message})
 
     return BeforeValidator(check)
@@ -210,6 +212,9 @@ class StageSection(Section):
 class AwsSection(StageSection):
     """`iii-aws`."""
 
+    production: Annotated[
+        bool | None, _refuse("belongs to one stage: write it under `stages:`, below the stage's name", whatever=True)
+    ] = None
     app: Annotated[str, _matches(APP_RULE, "an app name of lower-case letters, digits and '-', 24 at most")] = "iii"
     stages: dict[_StageName, StageSection] = {}
 

@@ -81,24 +81,24 @@ class _SectionReader:
             self._declare(f"section '{entry.kind}'", entry.path)
         path = (*entry.path, "config")
         section = validate(SECTIONS[entry.kind].model, entry.config, path, self._findings)
-        self._take(section)
+        self._take(section, self._findings.line_of(entry.path))
         if isinstance(entry.config, dict):
             self._read_adapter(entry.kind, entry.config.get("adapter"), (*path, "adapter"))
             if entry.kind == "queue":
                 self._read_queues(entry.config.get("queue_configs"), (*path, "queue_configs"))
 
-    def _take(self, section: Section | None) -> None:
+    def _take(self, section: Section | None, line: int) -> None:
         match section:
             case HttpSection():
-                self.http = _http_config(section)
+                self.http = _http_config(section, line)
             case StreamSection():
-                self.stream = StreamConfig(host=section.host, port=section.port, auth=section.auth)
+                self.stream = StreamConfig(host=section.host, port=section.port, auth=section.auth, line=line)
             case StateSection():
                 self.state = StateConfig(
                     triggers_enabled=section.triggers_enabled, max_value_bytes=section.max_value_bytes
                 )
             case AwsSection():
-                self.aws = _aws_config(section)
+                self.aws = _aws_config(section, line)
             case BuiltinQueueAdapter():
                 self.topics = TopicDefaults(
                     max_attempts=section.max_attempts,
@@ -130,7 +130,7 @@ class _SectionReader:
             message = f"'{name}' has no effect here: the host brings its own store and queues"
             self._findings.notice(f"adapter_without_effect:{adapter}", (*path, key), message)
         else:
-            self._take(validate(model, settings, (*path, "config"), self._findings))
+            self._take(validate(model, settings, (*path, "config"), self._findings), self._findings.line_of(path))
 
     def _read_queues(self, queues: object, path: KeyPath) -> None:
         if not isinstance(queues, dict):
@@ -171,7 +171,7 @@ class _SectionReader:
             self._findings.problem(path, f"{what} is declared twice; the first one is on line {line}")
 
 
-def _http_config(section: HttpSection) -> HttpConfig:
+def _http_config(section: HttpSection, line: int) -> HttpConfig:
     return HttpConfig(
         host=section.host,
         port=section.port,
@@ -180,13 +180,14 @@ def _http_config(section: HttpSection) -> HttpConfig:
         cors=None if section.cors is None else _cors_config(section.cors),
         auth=section.auth,
         jwt=None if section.jwt is None else JwtConfig(issuer=section.jwt.issuer, audience=tuple(section.jwt.audience)),
+        line=line,
     )
 
 
-def _aws_config(section: AwsSection) -> AwsConfig:
+def _aws_config(section: AwsSection, line: int) -> AwsConfig:
     defaults = section.over(StageConfig(), production=False)
     stages = {name: stage.over(defaults, production=is_production(name)) for name, stage in section.stages.items()}
-    return AwsConfig(app=section.app, defaults=defaults, stages=stages)
+    return AwsConfig(app=section.app, defaults=defaults, stages=stages, line=line)
 
 
 def _cors_config(section: CorsSection) -> CorsConfig:

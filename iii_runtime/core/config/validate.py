@@ -25,7 +25,11 @@ _EXPECTED = {
     "list_type": "a list",
     "dict_type": "a mapping",
     "model_type": "a mapping",
+    "missing": "a value (this key is needed)",
+    "too_short": "a list that is not empty",
 }
+_OF_KEY = "[key]"
+"""What pydantic adds to the place of a key that is not what it has to be."""
 
 
 def validate(model: type[AnySection], value: object, path: KeyPath, findings: Findings) -> AnySection | None:
@@ -44,7 +48,7 @@ def validate(model: type[AnySection], value: object, path: KeyPath, findings: Fi
 
 
 def _report(details: ErrorDetails, model: type[Section], path: KeyPath, findings: Findings) -> None:
-    place: KeyPath = (*path, *details["loc"])
+    place: KeyPath = (*path, *(part for part in details["loc"] if part != _OF_KEY))
     context = details.get("ctx", {})
     match details["type"]:
         case "extra_forbidden":
@@ -53,11 +57,13 @@ def _report(details: ErrorDetails, model: type[Section], path: KeyPath, findings
             findings.problem(place, str(context["message"]))
         case kind:
             expected = _EXPECTED[kind].format(**context) if kind in _EXPECTED else details["msg"]
-            findings.mismatch(place, expected=expected, found=details["input"])
+            findings.mismatch(place, expected=expected, found=None if kind == "missing" else details["input"])
 
 
 def _known_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[str, ...]:
     for part in loc[:-1]:
+        if str(part) not in model.model_fields:
+            continue  # a name in a mapping whose values are all of this model
         annotation = model.model_fields[str(part)].annotation
         model = next(a for a in (annotation, *get_args(annotation)) if isinstance(a, type) and issubclass(a, BaseModel))
     return tuple(model.model_fields)

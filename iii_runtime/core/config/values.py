@@ -56,6 +56,7 @@ class HttpConfig:
         cors: None sends no CORS headers, so pages of other origins cannot read the answers.
         auth: Who may call the routes on AWS that say nothing of their own; None leaves it to the stage.
         jwt: Whose tokens `auth: jwt` takes.
+        line: Where the file has this section; None without one.
     """
 
     host: str = LOOPBACK
@@ -65,6 +66,7 @@ class HttpConfig:
     cors: CorsConfig | None = None
     auth: HttpAuth | None = None
     jwt: JwtConfig | None = None
+    line: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +78,13 @@ class StreamConfig:
         port: Port to listen on; 0 takes a free one.
         auth: Who may connect on AWS: `iam`, `ticket` (a short-lived one, got from an http route under the http
             section's `auth`) or `none`; None leaves it to the stage.
+        line: Where the file has this section; None without one.
     """
 
     host: str = LOOPBACK
     port: int = 3112
     auth: StreamAuth | None = None
+    line: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +158,7 @@ class StageConfig:
         throttle_rate: Http requests a second, over all callers.
         throttle_burst: Http requests at once, over all callers.
         oldest_message_alarm_s: Age of a queue's oldest message that raises an alarm, seconds.
-        stacks: Over how many stacks the functions are spread. Changing it moves functions between stacks.
+        stacks: Over how many stacks functions are spread when they are first deployed; they stay there.
         tracing: Whether the Lambdas trace with X-Ray.
     """
 
@@ -176,13 +180,15 @@ class AwsConfig:
 
     Attributes:
         app: First part of the names of everything on AWS.
-        defaults: Of every stage; `production` in it does not count.
+        defaults: Of every stage, but for `production`.
         stages: The stages the file speaks of, by name.
+        line: Where the file has this section; None without one: then nobody plans to deploy it.
     """
 
     app: str = "iii"
     defaults: StageConfig = field(default_factory=StageConfig)
     stages: Mapping[str, StageConfig] = field(default_factory=dict)
+    line: int | None = field(default=None, compare=False)
 
     def stage(self, name: str) -> StageConfig:
         """Return the settings of a stage, also of one the file does not mention."""

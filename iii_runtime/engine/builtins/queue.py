@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from iii_runtime.core.errors import InvocationError
 from iii_runtime.core.invocation import Invocation
@@ -17,8 +17,8 @@ from iii_runtime.engine.builtins.state import Builtin
 from iii_runtime.engine.stores import Stores
 from iii_runtime.plan.queues import TOPIC_PREFIX
 from iii_runtime.ports.dead_letter import DeadLetter
+from iii_runtime.ports.message_queue import QueueDepth
 
-BROKER = "embedded"
 _MOST = 1_000_000
 
 
@@ -116,29 +116,40 @@ class QueueBuiltins:
         async with failing_as("dlq_failed", "engine::queue::dlq_topics"):
             counts = {name: await self._stores.letters.count(name) for name in await self._stores.queue.queue_names()}
         return [
-            {"topic": name, "broker_type": BROKER, "message_count": count} for name, count in counts.items() if count
+            {"topic": name, "broker_type": self._stores.broker, "message_count": count}
+            for name, count in counts.items()
+            if count
         ]
 
     async def list_topics(self, _payload: Json, _caller: Invocation | None) -> Json:
         """`{}` -> `[{name, broker_type, subscriber_count}]` of every topic with a durable subscriber."""
         names = [queue.topic for queue in self._app.queues.values() if queue.topic is not None]
         return [
-            {"name": name, "broker_type": BROKER, "subscriber_count": names.count(name)} for name in sorted(set(names))
+            {"name": name, "broker_type": self._stores.broker, "subscriber_count": names.count(name)}
+            for name in sorted(set(names))
         ]
 
     async def topic_stats(self, payload: Json, _caller: Invocation | None) -> Json:
-        """`{topic | queue}` -> `{depth, consumer_count, dlq_depth, config}`; depth counts what is in flight too."""
+        """`{topic | queue}` -> `{depth, consumer_count, dlq_depth, config}`; depth counts what is in flight too.
+
+        With the members of `list_queues` for figures that are not exact.
+        """
         name = _queue_name("engine::queue::topic_stats", payload)
-        rows = [await self._row(physical) for physical in await self._physical_names(name)]
-        return {
-            "depth": sum(row["visible"] + row["delayed"] + row["in_flight"] for row in rows),
+        depths = [await self._stores.queue.depth(physical) for physical in await self._physical_names(name)]
+        stats: dict[str, Json] = {
+            "depth": sum(each.visible + each.delayed + each.in_flight for each in depths),
             "consumer_count": len(self._app.consumers(name)) or len(self._known(name)),
-            "dlq_depth": sum(row["dead"] for row in rows),
+            "dlq_depth": sum(each.dead for each in depths),
             "config": _config(self._app.queues[name]) if name in self._app.queues else None,
         }
+        return stats | _estimates(depths)
 
     async def list_queues(self, _payload: Json, _caller: Invocation | None) -> Json:
-        """`{}` -> every queue, declared or holding something, with settings, consumers and exact counts."""
+        """`{}` -> every queue, declared or holding something, with settings, consumers and counts.
+
+        Where a broker estimates the counts, `is_exact` is false; `sqs_visible` is its estimate of the letters, and
+        `unindexed` how many of those are not among `dead` yet.
+        """
         names = list(self._app.queues)
         names += [name for name in await self._stores.queue.queue_names() if name not in self._app.queues]
         listed: list[Json] = []
@@ -148,19 +159,18 @@ class QueueBuiltins:
             consumers: list[Json] = list(self._app.consumers(name))
             if queue is not None and queue.function_id is not None:
                 consumers = [queue.function_id]
-            row: dict[str, Json] = {"name": name, "config": config, "consumers": consumers}
-            row.update(await self._row(name))
-            listed.append(row)
+            depth = await self._stores.queue.depth(name)
+            row: dict[str, Json] = {
+                "name": name,
+                "config": config,
+                "consumers": consumers,
+                "visible": depth.visible,
+                "delayed": depth.delayed,
+                "in_flight": depth.in_flight,
+                "dead": depth.dead,
+            }
+            listed.append(row | _estimates([depth]))
         return listed
-
-    async def _row(self, name: str) -> dict[str, int]:
-        depth = await self._stores.queue.depth(name)
-        return {
-            "visible": depth.visible,
-            "delayed": depth.delayed,
-            "in_flight": depth.in_flight,
-            "dead": depth.dead,
-        }
 
     async def _detail(self, letter: DeadLetter) -> Json:
         detail = summary(letter)
@@ -226,6 +236,18 @@ def _payload(letter: DeadLetter) -> tuple[Json, bool, str | None]:
     if isinstance(envelope.payload, BlobLink):
         return None, True, envelope.traceparent
     return decode_stored(envelope.payload), False, envelope.traceparent
+
+
+def _estimates(depths: Sequence[QueueDepth]) -> dict[str, Json]:
+    """Return what is to be said about counts that a broker estimates; nothing if all are exact."""
+    if all(depth.is_exact for depth in depths):
+        return {}
+    letters = [(depth.letters_visible, depth.dead) for depth in depths if depth.letters_visible is not None]
+    return {
+        "is_exact": False,
+        "sqs_visible": sum(visible for visible, _ in letters),
+        "unindexed": sum(max(0, visible - dead) for visible, dead in letters),
+    }
 
 
 def _config(queue: QueueSpec) -> dict[str, Json]:

@@ -8,20 +8,15 @@ from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from iii_runtime.core.call import Call
-from iii_runtime.core.cron import CronJob, CronSchedule, cron_payload
-from iii_runtime.core.errors import InvocationError
-from iii_runtime.core.invocation import Invocation
-from iii_runtime.core.payload import Json, to_json
+from iii_runtime.core.cron import CronJob
 from iii_runtime.core.queue import QueueSpec
-from iii_runtime.core.triggers import Cron
-from iii_runtime.engine.builtins.payload import Fields
-from iii_runtime.engine.conditions import condition_holds
-from iii_runtime.engine.cron import CronBusyError, CronJobNotFoundError, CronScheduler
+from iii_runtime.engine.cron import CronScheduler, run_job
 from iii_runtime.engine.runtime import Runtime
+from iii_runtime.hosts.cron_builtins import cron_builtins
 from iii_runtime.hosts.embedded.feed_pump import FeedPump, Push
 from iii_runtime.hosts.embedded.isolation import Isolation
 from iii_runtime.hosts.embedded.queue_runner import QueueRunner
+from iii_runtime.plan.jobs import plan_jobs
 
 _log = logging.getLogger("iii_runtime.host")
 _SWEEP_EVERY = timedelta(hours=1)
@@ -52,7 +47,7 @@ class Background:
         self._following: asyncio.Task[None] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._stopping = False
-        runtime.add_builtins({"iii::cron::run": self._run_cron, "iii::cron::list": self._list_cron})
+        runtime.add_builtins(cron_builtins(runtime.app, runtime.stores.clock, self._run_now))
 
     @property
     def is_idle(self) -> bool:
@@ -97,7 +92,7 @@ class Background:
             while followed is not self._runtime.app.catalog:
                 followed = self._runtime.app.catalog
                 await self._follow(self._runtime.app.queues)
-                self._cron.replace(self._jobs())
+                self._cron.replace(plan_jobs(self._runtime.app.catalog))
 
     def wake_queue(self, name: str) -> None:
         """A message of this queue may have become due."""
@@ -153,7 +148,7 @@ class Background:
     async def _run_schedules(self) -> None:
         if self._cron.has_ended:
             self._cron = self._new_cron()
-            self._cron.replace(self._jobs())
+            self._cron.replace(plan_jobs(self._runtime.app.catalog))
         await self._cron.run()
 
     def _new_cron(self) -> CronScheduler:
@@ -182,51 +177,11 @@ class Background:
         await asyncio.wait({self._tasks.pop(f"queue {name}")})
         del self._runners[name]
 
-    def _jobs(self) -> list[CronJob]:
-        return [
-            CronJob(
-                trigger_id=spec.id,
-                function_id=spec.function_id,
-                schedule=CronSchedule.parse(spec.kind.expression, spec.kind.timezone),
-                overlap=spec.kind.overlap,
-                condition=spec.kind.condition,
-            )
-            for spec in self._runtime.app.catalog.triggers
-            if isinstance(spec.kind, Cron)
-        ]
-
     async def _fire(self, job: CronJob, nominal: datetime) -> None:
-        payload = to_json(cron_payload(job.job_id, nominal, self._stores.clock.now()))
-        call = Call(function_id=job.function_id, payload=payload, source="cron")
-        if not await condition_holds(self._runtime.invoker, job.condition, call):
-            return
-        _log.info("cron tick", extra={"iii": {"function_id": job.function_id, "nominal": nominal.isoformat()}})
-        await self._runtime.invoker.invoke_raw(call)
+        await run_job(self._runtime.invoker, self._stores.clock, job, nominal)
 
-    async def _run_cron(self, payload: Json, _caller: Invocation | None) -> Json:
-        """`{function_id}` -> `{function_id, scheduled_time}`: fire its first cron job now and wait for its end."""
-        function_id = Fields("iii::cron::run", "request_invalid", payload).name("function_id")
-        try:
-            nominal = await self._cron.run_now(function_id)
-        except (CronBusyError, CronJobNotFoundError) as error:
-            raise InvocationError(error.code, error.message, function_id) from error
-        return {"function_id": function_id, "scheduled_time": nominal.isoformat()}
-
-    async def _list_cron(self, _payload: Json, _caller: Invocation | None) -> Json:
-        """`{}` -> every cron job with the time of its next tick."""
-        now = self._stores.clock.now()
-        listed: list[Json] = []
-        for job in self._jobs():
-            following = job.schedule.next_after(now)
-            listed.append(
-                {
-                    "function_id": job.function_id,
-                    "expression": job.schedule.expression,
-                    "timezone": job.schedule.timezone,
-                    "next": None if following is None else following.isoformat(),
-                }
-            )
-        return listed
+    async def _run_now(self, function_id: str) -> datetime:
+        return await self._cron.run_now(function_id)
 
     async def _expire(self) -> None:
         while True:

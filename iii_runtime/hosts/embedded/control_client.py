@@ -11,13 +11,7 @@ from typing import Any
 
 from iii_runtime.core.errors import EnqueueError, HostError, InvocationError
 from iii_runtime.core.payload import Json, PayloadError, encode_json
-from iii_runtime.core.trigger_request import (
-    Action,
-    TriggerActionEnqueue,
-    TriggerActionVoid,
-    TriggerRequest,
-    parse_trigger_request,
-)
+from iii_runtime.core.trigger_request import TriggerRequest, parse_trigger_request, render_trigger_request
 from iii_runtime.hosts.embedded.host_file import HostFile, RunningHost, split_address
 
 _CONNECT_SECONDS = 5.0
@@ -121,23 +115,7 @@ def _result(status: int, content: bytes, request: TriggerRequest) -> Json:
 
 
 def _render(request: TriggerRequest) -> bytes:
-    members = {
-        "function_id": request.function_id,
-        "payload": request.payload,
-        "action": _render_action(request.action),
-        "timeout_ms": request.timeout_ms,
-        "metadata": request.metadata,
-    }
     try:
-        given = {name: value for name, value in members.items() if value is not None}
-        return encode_json(given, "request").encode("ascii")
+        return encode_json(render_trigger_request(request), "request").encode("ascii")
     except PayloadError as error:
         raise InvocationError(error.code, error.message, request.function_id) from error
-
-
-def _render_action(action: Action | Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    if isinstance(action, TriggerActionEnqueue):
-        return {"type": "enqueue", "queue": action.queue, "delay": action.delay, "dedupe_id": action.dedupe_id}
-    if isinstance(action, TriggerActionVoid):
-        return {"type": "void"}
-    return action

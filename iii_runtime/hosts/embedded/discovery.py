@@ -5,17 +5,37 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 from iii_runtime.core.errors import HostError
 from iii_runtime.core.worker import Worker, collecting_workers
+from iii_runtime.hosts.import_failure import import_failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovered:
+    """What importing some targets has shown.
+
+    Attributes:
+        workers: The workers, in the order of their creation.
+        modules: Dotted names of the imported modules that the targets stand for, in order. Importing them again,
+            with their folders on the path, registers everything again.
+    """
+
+    workers: tuple[Worker, ...]
+    modules: tuple[str, ...]
 
 
 def discover_workers(targets: Sequence[str]) -> list[Worker]:
-    """Import every target and return the workers they create, in order.
+    """Import every target and return the workers they create, in order; see `discover`."""
+    return list(discover(targets).workers)
+
+
+def discover(targets: Sequence[str]) -> Discovered:
+    """Import every target and return what that shows.
 
     Args:
         targets: Python files, folders, or dotted module names. A folder with `__init__.py` is a package: all its
@@ -39,7 +59,7 @@ def discover_workers(targets: Sequence[str]) -> list[Worker]:
             f"{', '.join(targets)}: no worker found. A worker file calls `worker = register_worker(...)`.",
             code="worker_not_found",
         )
-    return workers
+    return Discovered(workers=tuple(workers), modules=tuple(dict.fromkeys(names)))
 
 
 def _import_target(target: str) -> list[str]:
@@ -55,9 +75,9 @@ def _import_target(target: str) -> list[str]:
     except ModuleNotFoundError as error:
         if is_module and error.name is not None and f"{target}.".startswith(f"{error.name}."):
             raise HostError(f"{target}: no such file, folder or module.", code="worker_not_found") from error
-        raise _import_failed(target, error) from error
+        raise import_failed(target, error) from error
     except (Exception, SystemExit) as error:
-        raise _import_failed(target, error) from error
+        raise import_failed(target, error) from error
 
 
 def _import_folder(folder: Path) -> list[str]:
@@ -113,17 +133,3 @@ def _dotted_name(path: Path) -> str:
 def _put_on_path(folder: Path) -> None:
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
-
-
-def _import_failed(target: str, error: BaseException) -> HostError:
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
-    if isinstance(error, SyntaxError):
-        where = f"{error.filename}:{error.lineno}"
-    else:
-        where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else target
-    return HostError(f"{where}: {type(error).__name__}: {error}", code="worker_import_failed")
-
-
-def _is_ours(filename: str) -> bool:
-    package = str(Path(__file__).resolve().parents[2])
-    return filename.startswith((package, "<")) or filename in {importlib.__file__, pkgutil.__file__}

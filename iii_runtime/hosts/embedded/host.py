@@ -18,9 +18,9 @@ from iii_runtime.core.worker import Worker
 from iii_runtime.engine.app import App
 from iii_runtime.engine.runtime import Runtime
 from iii_runtime.hosts.embedded.background import Background
-from iii_runtime.hosts.embedded.invoker import LoopInvoker
 from iii_runtime.hosts.embedded.servers import Servers
 from iii_runtime.hosts.embedded.stores import Listeners, OpenData, open_data
+from iii_runtime.hosts.loop_invoker import LoopInvoker
 from iii_runtime.plan.checks import check_app
 from iii_runtime.ports.clock import Clock, IdSource
 

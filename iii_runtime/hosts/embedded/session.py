@@ -17,8 +17,8 @@ from iii_runtime.core.trigger_request import TriggerRequest
 from iii_runtime.core.worker import Worker
 from iii_runtime.engine.app import App
 from iii_runtime.engine.runtime import Runtime
-from iii_runtime.hosts.embedded.invoker import LoopInvoker
 from iii_runtime.hosts.embedded.stores import OpenData, open_data
+from iii_runtime.hosts.loop_invoker import LoopInvoker
 from iii_runtime.hosts.memory import memory_stores
 
 

@@ -14,7 +14,7 @@ from iii_runtime.engine.runtime import Runtime
 
 
 class LoopInvoker:
-    """What the embedded host attaches to its workers."""
+    """What a host attaches to its workers."""
 
     def __init__(self, runtime: Runtime, loop: asyncio.AbstractEventLoop) -> None:
         self._runtime = runtime
@@ -22,7 +22,13 @@ class LoopInvoker:
 
     def trigger(self, request: TriggerRequest) -> Any:
         """Carry out the request on the engine's loop and wait for its result."""
-        return self._submit(request).result()
+        pending = self._submit(request)
+        try:
+            return pending.result()
+        except BaseException:
+            # A body whose time is up waits no longer, and what it asked for must not go on behind its back.
+            pending.cancel()
+            raise
 
     async def trigger_async(self, request: TriggerRequest) -> Any:
         """Carry out the request on the engine's loop."""

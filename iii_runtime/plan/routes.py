@@ -1,0 +1,175 @@
+"""The routes of the HTTP API, and who may call them and open a WebSocket."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from iii_runtime.core.config import StreamAuth
+from iii_runtime.core.http import Route, parse_route
+from iii_runtime.core.http.routes import Parameter
+from iii_runtime.core.registry import TriggerSpec
+from iii_runtime.core.triggers import Http, HttpAuth
+from iii_runtime.plan.app_plan import PlannedRoute
+from iii_runtime.plan.basis import Basis
+from iii_runtime.plan.findings import Finding, error, place_in_config, place_of_trigger, warning
+from iii_runtime.plan.limits import API_ROUTES
+
+STREAM_TICKET = ("POST", "/_iii/stream-ticket")
+"""The route that gives out tickets for the WebSocket."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9._~-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Who may come in over the network.
+
+    Attributes:
+        routes: All routes, with the one for tickets if they are needed.
+        stream_auth: Who may open a WebSocket.
+        findings: What is open without having been opened, or cannot work.
+    """
+
+    routes: tuple[PlannedRoute, ...]
+    stream_auth: StreamAuth
+    findings: tuple[Finding, ...]
+
+
+def plan_access(basis: Basis) -> Access:
+    """Return the routes and their authorisation: what a trigger says, else its section, else the stage.
+
+    A stage of production decides nothing: there it is an error to leave it open. Other stages are open, with a warning.
+    """
+    routes = [_plan_route(basis, trigger) for trigger in basis.triggers(Http) if isinstance(trigger.kind, Http)]
+    stream_auth: StreamAuth = basis.config.stream.auth or "none"
+    tickets = [_ticket_route(basis)] if stream_auth == "ticket" else []
+    findings = [
+        *_check_undecided(basis),
+        *_check_routes(basis, routes, tickets),
+        *_check_jwt(basis, [*routes, *tickets]),
+        *_check_cors(basis, routes),
+    ]
+    return Access(routes=(*routes, *tickets), stream_auth=stream_auth, findings=tuple(findings))
+
+
+def _plan_route(basis: Basis, trigger: TriggerSpec) -> PlannedRoute:
+    assert isinstance(trigger.kind, Http)  # noqa: S101 - the caller has looked
+    route = parse_route(trigger.kind.method, trigger.kind.path, None)
+    return PlannedRoute(
+        method=route.method,
+        path=_path(route),
+        function=basis.deployment.function_name(trigger.function_id),
+        auth=trigger.kind.auth or _default_auth(basis),
+        source=place_of_trigger(trigger),
+    )
+
+
+def _ticket_route(basis: Basis) -> PlannedRoute:
+    method, path = STREAM_TICKET
+    return PlannedRoute(
+        method=method,
+        path=path,
+        function=basis.deployment.system_name("websocket"),
+        auth=_default_auth(basis),
+        source=place_in_config(basis.config, basis.config.stream.line),
+    )
+
+
+def _default_auth(basis: Basis) -> HttpAuth:
+    return basis.config.http.auth or "none"
+
+
+def _path(route: Route[None]) -> str:
+    return "/" + "/".join(
+        f"{{{segment.name}}}" if isinstance(segment, Parameter) else quote(segment, safe="")
+        for segment in route.segments
+    )
+
+
+def _check_undecided(basis: Basis) -> Iterator[Finding]:
+    """Yield what is open because nobody has said who may come in."""
+    config, stage = basis.config, basis.deployment.stage
+    undecided = [
+        trigger for trigger in basis.triggers(Http) if isinstance(trigger.kind, Http) and trigger.kind.auth is None
+    ]
+    if config.http.auth is None and basis.stage.production:
+        for trigger in undecided:
+            yield error(
+                place_of_trigger(trigger),
+                f"http trigger of '{trigger.function_id}': {_shown(trigger)} does not say who may call it, and "
+                f"{stage} is a stage of production. Give the trigger an `auth` (iam, jwt or none), or set "
+                "`auth` of iii-http in iii-config.yaml.",
+            )
+    elif config.http.auth is None and undecided:
+        yield warning(
+            place_in_config(config, config.http.line),
+            f"everybody may call {', '.join(map(_shown, undecided))} in stage {stage}. Set `auth` of iii-http (iam, "
+            "jwt or none) to decide it; a stage of production needs it.",
+        )
+    if config.stream.auth is None:
+        report = error if basis.stage.production else warning
+        yield report(
+            place_in_config(config, config.stream.line),
+            f"everybody may open a WebSocket in stage {stage} and join any stream. Set `auth` of iii-stream (iam, "
+            "ticket or none) to decide it; a stage of production needs it.",
+        )
+    elif config.stream.auth == "ticket" and config.http.auth in {None, "none"}:
+        report = error if basis.stage.production and config.http.auth is None else warning
+        yield report(
+            place_in_config(config, config.stream.line),
+            "tickets for the WebSocket are given to everybody: their route is under the `auth` of iii-http. Set that "
+            "to iam or jwt.",
+        )
+
+
+def _check_routes(basis: Basis, routes: Iterable[PlannedRoute], tickets: list[PlannedRoute]) -> Iterator[Finding]:
+    count = len(tickets)
+    for route in routes:
+        count += 1
+        where = route.source
+        if tickets and (route.method, route.path) == STREAM_TICKET:
+            yield error(
+                where, f"{route.method} {route.path} is the runtime's own route for tickets. Take another path."
+            )
+        texts = [segment for segment in route.path.split("/") if segment and not segment.startswith("{")]
+        if not all(map(_PLAIN.fullmatch, texts)):
+            yield warning(
+                where,
+                f"{route.method} {route.path}: API Gateway may not match letters that are escaped in a path. Use "
+                "letters, digits, '-', '.', '_' and '~'.",
+            )
+    if count > API_ROUTES:
+        yield warning(
+            place_in_config(basis.config, basis.config.http.line),
+            f"there are {count} routes, and an HTTP API has {API_ROUTES} unless AWS has raised that. Ask for more, or "
+            "split the app.",
+        )
+
+
+def _check_jwt(basis: Basis, routes: Iterable[PlannedRoute]) -> Iterator[Finding]:
+    taking = [route for route in routes if route.auth == "jwt"]
+    named = ", ".join(f"{route.method} {route.path}" for route in taking)
+    if taking and basis.config.http.jwt is None:
+        yield error(
+            taking[0].source,
+            f"{named}: `auth: jwt` takes tokens, and nothing says whose. Set `jwt` of iii-http, with `issuer` and "
+            "`audience`.",
+        )
+
+
+def _check_cors(basis: Basis, routes: Iterable[PlannedRoute]) -> Iterator[Finding]:
+    cors = basis.config.http.cors
+    if cors is not None and not cors.allowed_origins and any(route.auth != "none" for route in routes):
+        yield warning(
+            place_in_config(basis.config, basis.config.http.line),
+            "pages of any origin may call routes that need credentials. List the origins in `cors.allowed_origins` of "
+            "iii-http.",
+        )
+
+
+def _shown(trigger: TriggerSpec) -> str:
+    assert isinstance(trigger.kind, Http)  # noqa: S101 - the caller has looked
+    return f"{trigger.kind.method.upper()} {trigger.kind.path}"

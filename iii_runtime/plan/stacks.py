@@ -1,0 +1,105 @@
+"""Which CloudFormation stack a function is in, and whether the stacks hold what is to be created."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from iii_runtime.plan.app_plan import CORE_STACK, AppPlan
+from iii_runtime.plan.deployed import DeployedPlan
+from iii_runtime.plan.findings import Finding, error
+from iii_runtime.plan.limits import STACK_RESOURCES
+
+MOST_STACKS = 50
+
+PER_FUNCTION = 4
+"""Lambda, role, log group, settings of asynchronous calls."""
+PER_QUEUE = 7
+"""Queue, dead-letter queue, a policy of each, event source mapping, two alarms."""
+PER_RULE = 2
+PER_SCHEDULE = 1
+SCHEDULER = 1
+"""The role of a stack's schedules."""
+PER_ROUTE = 1
+PER_ENTRY = 2
+"""Integration and permission of a function with routes."""
+PER_TOPIC = 2
+PER_SUBSCRIPTION = 1
+CORE = 70
+"""Table, bucket, both APIs with their logs, the runtime's own Lambdas and queues, alarms, dashboard."""
+
+
+def place_functions(function_ids: Iterable[str], stacks: int, previous: DeployedPlan | None = None) -> dict[str, int]:
+    """Return the number of each function's stack.
+
+    It depends on the function alone, so a new function moves no other one. What is deployed stays where it is.
+
+    Args:
+        function_ids: The functions.
+        stacks: Over how many stacks they are spread: 1 puts them into the core stack, N into the stacks 1 to N.
+        previous: The last deployment; None if there was none.
+    """
+    known = {} if previous is None else previous.functions
+    return {
+        function_id: known[function_id] if function_id in known else _stack_for(function_id, stacks)
+        for function_id in function_ids
+    }
+
+
+def count_stacks(stacks: int) -> int:
+    """Return how many stacks there are with `stacks` of the functions, the core stack included."""
+    return 1 if stacks == 1 else stacks + 1
+
+
+def count_resources(plan: AppPlan) -> Mapping[int, int]:
+    """Return about how many resources each stack has; rather more than fewer."""
+    counts: Counter[int] = Counter({CORE_STACK: CORE})
+    for function in plan.functions.values():
+        if function.function_id is not None:
+            counts[function.stack] += PER_FUNCTION
+    for queue in plan.queues.values():
+        counts[queue.stack] += PER_QUEUE + (0 if queue.spec.topic is None else PER_SUBSCRIPTION)
+    for stack in {schedule.stack for schedule in plan.schedules if schedule.kind == "schedule"}:
+        counts[stack] += SCHEDULER
+    for schedule in plan.schedules:
+        counts[schedule.stack] += {"rule": PER_RULE, "schedule": PER_SCHEDULE, "tick": 0}[schedule.kind]
+    routes = Counter(route.function for route in plan.routes)
+    for name, count in routes.items():
+        counts[plan.functions[name].stack] += PER_ENTRY + PER_ROUTE * count
+    counts[CORE_STACK] += PER_TOPIC * len(plan.topics)
+    return counts
+
+
+def check_stacks(plan: AppPlan, source: str, replan: Callable[[int], AppPlan]) -> Iterator[Finding]:
+    """Yield what does not fit into its stack.
+
+    Args:
+        plan: The plan.
+        source: Where `stacks` is set.
+        replan: Makes the plan with another number of stacks, to find one that is enough.
+    """
+    for stack, count in sorted(count_resources(plan).items()):
+        if count > STACK_RESOURCES:
+            name = "the core stack" if stack == CORE_STACK else f"stack {stack}"
+            yield error(
+                source,
+                f"{name} would have about {count} resources, and {STACK_RESOURCES} are the most that leave room in "
+                f"CloudFormation's 500. {_remedy(plan, replan)}",
+            )
+
+
+def _remedy(plan: AppPlan, replan: Callable[[int], AppPlan]) -> str:
+    for stacks in range(plan.stage.stacks + 1, MOST_STACKS + 1):
+        if all(count <= STACK_RESOURCES for count in count_resources(replan(stacks)).values()):
+            return f"Set `stacks: {stacks}` for iii-aws."
+    return "More stacks do not help here: bind functions to queues, or split the app in two."
+
+
+def _stack_for(function_id: str, stacks: int) -> int:
+    """Choose by the highest random weight: it depends on the function alone."""
+    return CORE_STACK if stacks == 1 else max(range(1, stacks + 1), key=lambda stack: _weight(function_id, stack))
+
+
+def _weight(function_id: str, stack: int) -> bytes:
+    return hashlib.sha256(f"{stack}:{function_id}".encode()).digest()
