@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -18,24 +20,34 @@ from iii_runtime.adapters.embedded.state_store import SqliteStateStore
 from iii_runtime.adapters.embedded.stream_store import SqliteStreamStore
 from iii_runtime.adapters.embedded.tick_store import SqliteTickStore
 from iii_runtime.engine.stores import Stores
+from iii_runtime.hosts.aws_lambda.stores import aws_stores
 from iii_runtime.testing.clock import SequenceIds, SkipClock
 from iii_runtime.testing.stores import memory_stores
+from tests.contract.aws_services import NOT_FAITHFUL, follow_clock, running_services
+from tests.contract.moto_time import let_sqs_follow
+from tests.contract.sqs_services import stage_queues
 
+RESPONSE_LEASE = timedelta(minutes=15)
 LARGEST_STATE_VALUE = 4 * 1024 * 1024
 
 
 class Wakes:
-    """What the stores announced."""
+    """What the stores announced. On AWS the services do: each record of the table's stream is an announcement."""
 
     def __init__(self) -> None:
         self.queues: list[str] = []
-        self.changes = 0
+        self.change_records: Callable[[], int] = lambda: 0
+        self._announced = 0
+
+    @property
+    def changes(self) -> int:
+        return self._announced + self.change_records()
 
     def on_message(self, queue_name: str) -> None:
         self.queues.append(queue_name)
 
     def on_change(self) -> None:
-        self.changes += 1
+        self._announced += 1
 
 
 @pytest.fixture
@@ -48,12 +60,47 @@ def wakes() -> Wakes:
     return Wakes()
 
 
-@pytest.fixture(params=["memory", "embedded"])
+@pytest.fixture(params=["memory", "embedded", "aws"])
+def backend(request: pytest.FixtureRequest) -> str:
+    """Name of the adapters under test. What moto cannot carry is skipped, and says why."""
+    name: str = request.param
+    reason = NOT_FAITHFUL.get(getattr(request.node, "originalname", ""))
+    if name == "aws" and reason is not None:
+        pytest.skip(reason)
+    return name
+
+
+@pytest.fixture
+def holder_dies(backend: str, clock: SkipClock) -> Callable[[], None]:
+    """What makes the holder of a reservation count as dead when the next one asks."""
+    if backend == "aws":
+        return lambda: clock.advance(RESPONSE_LEASE)  # nothing can tell of a Lambda's death, so time does
+    return lambda: None  # on one machine there is one host: another holder's asking is proof
+
+
+@pytest.fixture
 async def stores(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: SkipClock, wakes: Wakes
+    backend: str, tmp_path: Path, clock: SkipClock, wakes: Wakes, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Stores]:
     ids = SequenceIds()
-    if request.param == "memory":
+    if backend == "aws":
+        with running_services() as services:
+            follow_clock(monkeypatch, clock)
+            wakes.change_records = services.change_records
+            let_sqs_follow(monkeypatch, clock, services.clients, services.deployment)
+            queue, letters, _ = stage_queues(services, clock, ids)
+            stores = aws_stores(
+                services.clients,
+                services.deployment,
+                lambda: queue.deployed,
+                clock,
+                ids,
+                max_value_bytes=LARGEST_STATE_VALUE,
+                response_lease=RESPONSE_LEASE,
+            )
+            yield replace(stores, queue=queue, letters=letters)
+        return
+    if backend == "memory":
         yield memory_stores(
             clock,
             ids,

@@ -20,7 +20,8 @@ async def test_changes_are_read_in_order_from_any_position(stores: Stores) -> No
     assert keys(entries) == ["k0", "k1", "k2"]
     assert [entry.position for entry in entries] == sorted({entry.position for entry in entries})
     assert keys(await stores.feed.read(entries[1].position, 10)) == ["k2", "k3", "k4"]
-    assert await stores.feed.read(entries[-1].position + 2, 10) == []
+    (*_, last) = await stores.feed.read(0, 10)
+    assert await stores.feed.read(last.position, 10) == []
 
 
 async def test_a_change_is_read_again_until_it_is_forgotten(stores: Stores) -> None:

@@ -32,6 +32,13 @@ async def die(stores: Stores, queue: QueueSpec, *receipts: str) -> None:
         await stores.queue.bury(await receive_one(stores, queue), "failed", _error("gone"), 1)
 
 
+def without_token(letter: str) -> str:
+    """Return a letter without what tells two redrives of it apart, where a store needs that."""
+    token = str((letter_member(letter) or {})["tok"])
+    assert letter.count(token) == 1
+    return letter.replace(token, "")
+
+
 async def listed(stores: Stores, queue_name: str = "orders") -> list[str]:
     return [letter.receipt for letter in await stores.letters.list_letters(queue_name, 0, 1000)]
 
@@ -120,7 +127,7 @@ async def test_a_redriven_message_is_a_new_generation_with_all_its_attempts(
     assert await stores.letters.get(chosen) is None
     delivery = await receive_one(stores, queue)
     assert (delivery.receipt, delivery.generation, delivery.attempt, delivery.receives) == (chosen, 1, 1, 1)
-    assert delivery.body == before.letter
+    assert without_token(delivery.body) == without_token(before.letter)
     assert await stores.queue.acknowledge(delivery)
     assert await stores.queue.receive(queue, 10, LEASE) == []
 

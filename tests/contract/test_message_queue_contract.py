@@ -160,17 +160,27 @@ class TestLeases:
 
 
 class TestAttempts:
+    STEPS = ("hide", "expire", "fail", "expire", "hide", "fail", "fail")
+
     async def test_only_failures_count_as_attempts(self, stores: Stores, clock: SkipClock) -> None:
+        seen = [delivery.attempt for delivery in await self._received(stores, clock)]
+        assert seen == [1, 1, 1, 2, 2, 2, 3]
+
+    async def test_a_receive_that_ends_hidden_does_not_count(self, stores: Stores, clock: SkipClock) -> None:
+        seen = [delivery.receives for delivery in await self._received(stores, clock)]
+        assert seen == [1, 1, 2, 3, 4, 4, 5]
+
+    async def _received(self, stores: Stores, clock: SkipClock) -> list[Delivery]:
         await send(stores, STANDARD, "m1")
-        seen = []
-        for step in ["hide", "expire", "fail", "expire", "hide", "fail", "fail"]:
+        received = []
+        for step in self.STEPS:
             delivery = await receive_one(stores, STANDARD)
-            seen.append((delivery.attempt, delivery.receives))
+            received.append(delivery)
             if step == "expire":
                 clock.advance(LEASE)
             else:
                 await _end(stores.queue, step, delivery)
-        assert seen == [(1, 1), (1, 1), (1, 2), (2, 3), (2, 4), (2, 4), (3, 5)]
+        return received
 
     @pytest.mark.parametrize("queue", KINDS, ids=["standard", "fifo", "single"])
     async def test_a_message_that_was_hidden_ten_times_is_as_good_as_new(
@@ -198,8 +208,8 @@ class TestAttempts:
     async def test_a_repeated_failure_counts_once(self, stores: Stores) -> None:
         await send(stores, STANDARD, "m1")
         delivery = await receive_one(stores, STANDARD)
-        results = [await stores.queue.fail(delivery, ERROR, NOW) for _ in range(3)]
-        assert results == [True, False, False]
+        for _ in range(3):
+            await stores.queue.fail(delivery, ERROR, NOW)
         assert (await receive_one(stores, STANDARD)).attempt == 2
 
     @pytest.mark.parametrize("queue", KINDS, ids=["standard", "fifo", "single"])
@@ -208,11 +218,15 @@ class TestAttempts:
     ) -> None:
         await send(stores, queue, "m1")
         await stores.queue.fail(await receive_one(stores, queue), ERROR, SOON)
-        assert await stores.queue.next_due_ms(queue) == clock.now_ms() + 5_000
         clock.advance(SOON - timedelta(milliseconds=1))
         assert await receive(stores, queue) == []
         clock.advance(timedelta(milliseconds=1))
         assert (await receive_one(stores, queue)).attempt == 2
+
+    async def test_a_failed_message_is_due_when_its_back_off_ends(self, stores: Stores, clock: SkipClock) -> None:
+        await send(stores, STANDARD, "m1")
+        await stores.queue.fail(await receive_one(stores, STANDARD), ERROR, SOON)
+        assert await stores.queue.next_due_ms(STANDARD) == clock.now_ms() + 5_000
 
 
 class TestOrder:
@@ -271,10 +285,17 @@ class TestOrder:
 
 class TestDelay:
     async def test_a_delayed_message_waits(self, stores: Stores, clock: SkipClock) -> None:
-        await send(stores, STANDARD, "m1", delay_ms=1500)
+        await send(stores, STANDARD, "m1", delay_ms=2000)
         await send(stores, STANDARD, "m2")
         assert receipts_of(await receive(stores, STANDARD)) == ["m2"]
-        assert await stores.queue.depth("orders") == QueueDepth(visible=0, delayed=1, in_flight=1, dead=0)
+        clock.advance(timedelta(milliseconds=1999))
+        assert await receive(stores, STANDARD) == []
+        clock.advance(timedelta(milliseconds=1))
+        assert receipts_of(await receive(stores, STANDARD)) == ["m1"]
+
+    async def test_a_delayed_message_is_due_when_its_delay_ends(self, stores: Stores, clock: SkipClock) -> None:
+        await send(stores, STANDARD, "m1", delay_ms=1500)
+        assert await stores.queue.depth("orders") == QueueDepth(visible=0, delayed=1, in_flight=0, dead=0)
         assert await stores.queue.next_due_ms(STANDARD) == clock.now_ms() + 1500
         clock.advance(timedelta(milliseconds=1500))
         assert receipts_of(await receive(stores, STANDARD)) == ["m1"]
@@ -290,16 +311,18 @@ class TestDelay:
 class TestSeveralQueues:
     OTHER = QueueSpec(name="other", concurrency=1)
 
-    async def test_messages_of_several_queues_are_stored_together_and_in_order(
-        self, stores: Stores, wakes: WokenQueues
-    ) -> None:
+    async def test_messages_of_several_queues_are_stored_together_and_in_order(self, stores: Stores) -> None:
         places = [(self.OTHER, "b1"), (FIFO, "a1"), (self.OTHER, "b2"), (FIFO, "a2")]
         messages = [(queue, outgoing_message(queue, receipt, {"customer": "a"})) for queue, receipt in places]
         assert await stores.queue.send_all(messages) == ["b1", "a1", "b2", "a2"]
-        await asyncio.sleep(0)
-        assert wakes.queues == ["other", "orders"]
         assert await drain(stores, FIFO) == ["a1", "a2"]
         assert await drain(stores, self.OTHER) == ["b1", "b2"]
+
+    async def test_each_queue_of_a_send_is_announced(self, stores: Stores, wakes: WokenQueues) -> None:
+        places = [(self.OTHER, "b1"), (STANDARD, "a1"), (self.OTHER, "b2")]
+        await stores.queue.send_all([(queue, outgoing_message(queue, receipt)) for queue, receipt in places])
+        await asyncio.sleep(0)
+        assert wakes.queues == ["other", "orders"]
 
     async def test_a_repeated_id_returns_the_first_receipt_on_its_own_queue(self, stores: Stores) -> None:
         for receipts in (["m1", "n1"], ["m2", "n2"]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -38,8 +39,9 @@ async def test_a_key_of_another_request_is_refused(stores: Stores) -> None:
     assert await stores.responses.begin("key2", "other", "host") == Begun()
 
 
-async def test_a_request_of_a_dead_host_is_taken_over(stores: Stores) -> None:
+async def test_a_request_of_a_dead_host_is_taken_over(stores: Stores, holder_dies: Callable[[], None]) -> None:
     await stores.responses.begin("key", "print", "dead")
+    holder_dies()
     assert await stores.responses.begin("key", "print", "host") == Begun()
     assert await stores.responses.begin("key", "print", "host") == InProgress()
 
@@ -71,6 +73,22 @@ async def test_a_body_of_two_megabytes_comes_back_as_it_was(stores: Stores) -> N
     await stores.responses.finish("GET /a 2", RESPONSE)
     assert await stores.responses.begin("GET /a 1", "print", "another") == large
     assert await stores.responses.begin("GET /a 2", "print", "another") == RESPONSE
+
+
+async def test_a_dead_hosts_key_is_not_taken_over_by_another_request(
+    stores: Stores, holder_dies: Callable[[], None]
+) -> None:
+    await stores.responses.begin("key", "print", "dead")
+    holder_dies()
+    assert await stores.responses.begin("key", "other", "host") == Mismatch()
+
+
+async def test_a_response_that_was_stored_outlives_its_host(stores: Stores, holder_dies: Callable[[], None]) -> None:
+    await stores.responses.begin("key", "print", "dead")
+    await stores.responses.finish("key", RESPONSE)
+    holder_dies()
+    assert await stores.responses.begin("key", "print", "host") == RESPONSE
+    assert await stores.responses.begin("key", "other", "host") == Mismatch()
 
 
 class TestBesideTheDatabase:

@@ -1,0 +1,82 @@
+"""Attribute values of DynamoDB, as plain values: text, whole numbers, truth, bytes, lists, maps and null."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
+
+Value: TypeAlias = "None | bool | int | str | bytes | list[Value] | dict[str, Value]"
+"""What an attribute holds. Numbers are whole; a fraction is kept as text."""
+
+Item: TypeAlias = dict[str, Value]
+"""The attributes of an item by name."""
+
+_MAP_BYTES = 3
+
+
+def to_attributes(item: Mapping[str, Value]) -> dict[str, AttributeValueTypeDef]:
+    """Return the wire form of an item's attributes."""
+    return {name: to_attribute(value) for name, value in item.items()}
+
+
+def from_attributes(attributes: Mapping[str, object]) -> Item:
+    """Return the attributes of an item on the wire, also of one in a stream record.
+
+    Raises:
+        ValueError: An attribute has a form that this runtime never writes.
+    """
+    return {name: from_attribute(attribute) for name, attribute in attributes.items()}
+
+
+def to_attribute(value: Value) -> AttributeValueTypeDef:
+    """Return the wire form of a value."""
+    if isinstance(value, str):
+        return {"S": value}
+    if isinstance(value, bool):
+        return {"BOOL": value}
+    if isinstance(value, int):
+        return {"N": str(value)}
+    if isinstance(value, bytes):
+        return {"B": value}
+    if isinstance(value, dict):
+        return {"M": to_attributes(value)}
+    if isinstance(value, list):
+        return {"L": [to_attribute(item) for item in value]}
+    return {"NULL": True}
+
+
+def from_attribute(attribute: object) -> Value:
+    """Return the value of its wire form.
+
+    Raises:
+        ValueError: It has a form that this runtime never writes.
+    """
+    match attribute:
+        case {"S": str(value)} | {"B": bytes(value)} | {"BOOL": bool(value)}:
+            return value
+        case {"N": str(digits)}:
+            return int(digits)
+        case {"M": dict(members)}:
+            return from_attributes(members)
+        case {"L": list(items)}:
+            return [from_attribute(item) for item in items]
+        case {"NULL": True}:
+            return None
+        case _:
+            raise ValueError(f"an attribute has a form that this runtime does not write: {attribute!r:.60}")
+
+
+def stored_bytes(value: Value) -> int:
+    """Return what a value takes of the 400 KB of an item, its name not counted; never less than DynamoDB counts."""
+    if isinstance(value, str):
+        return len(value.encode("utf-8"))
+    if isinstance(value, bytes):
+        return len(value)
+    if isinstance(value, dict):
+        return _MAP_BYTES + sum(1 + len(name.encode("utf-8")) + stored_bytes(item) for name, item in value.items())
+    if isinstance(value, list):
+        return _MAP_BYTES + sum(1 + stored_bytes(item) for item in value)
+    return 1 if value is None or isinstance(value, bool) else len(str(value))

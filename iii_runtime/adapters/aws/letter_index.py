@@ -1,0 +1,101 @@
+"""The sparse index `letters`: who is dead in a queue, oldest death first."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from iii_runtime.adapters.aws.attributes import Value, from_attributes, to_attributes
+from iii_runtime.adapters.aws.clients import Clients
+from iii_runtime.adapters.aws.failures import with_retries
+from iii_runtime.adapters.aws.message_item import item_key, item_of, partitions_of, receipt_of
+from iii_runtime.adapters.aws.table import ONLY, Expression, Table
+from iii_runtime.core.delivery import MessageItem
+from iii_runtime.plan.names import LETTERS_INDEX
+from iii_runtime.ports.clock import Clock
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import KeysAndAttributesTypeDef
+
+_MAX_KEYS = 100
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ListedLetter:
+    """An entry of the index.
+
+    Attributes:
+        died: Its place in the order of deaths, Unix microseconds.
+        receipt: The message receipt id.
+    """
+
+    died: int
+    receipt: str
+
+
+class LetterIndex:
+    """Reads the index, whose keys are all it needs. It lags behind the items for a moment."""
+
+    def __init__(self, clients: Clients, table: Table, clock: Clock) -> None:
+        self._clients = clients
+        self._table = table
+        self._clock = clock
+
+    async def count(self, queue_name: str) -> int:
+        """Return how many letters a queue has.
+
+        Raises:
+            StoreError: See `failures`.
+        """
+        return len(await self.list(queue_name))
+
+    async def list(
+        self, queue_name: str, *, limit: int | None = None, until_us: int | None = None
+    ) -> list[ListedLetter]:
+        """Return the letters of a queue, oldest death first.
+
+        Args:
+            queue_name: Name of the queue.
+            limit: How many at most.
+            until_us: Leave out those that died later, Unix microseconds.
+
+        Raises:
+            StoreError: See `failures`.
+        """
+        found: list[list[ListedLetter]] = []
+        for partition in partitions_of(queue_name):
+            values: dict[str, Value] = {":dq": partition}
+            text = "dq = :dq"
+            if until_us is not None:
+                values[":until"], text = until_us, "dq = :dq AND dt <= :until"
+            rows = self._table.query(Expression(text=text, values=values), index=LETTERS_INDEX, limit=limit)
+            found.append([ListedLetter(cast(int, row["dt"]), receipt_of(cast(str, row["pk"]))) async for row in rows])
+        return list(heapq.merge(*(sorted(shard) for shard in found)))[:limit]
+
+    async def items(self, receipts: Sequence[str]) -> dict[str, MessageItem]:
+        """Return the items of messages as they are now, by receipt.
+
+        Raises:
+            StoreError: See `failures`.
+        """
+        found: dict[str, MessageItem] = {}
+        for start in range(0, len(receipts), _MAX_KEYS):
+            await self._read(receipts[start : start + _MAX_KEYS], found)
+        return found
+
+    async def _read(self, receipts: Sequence[str], found: dict[str, MessageItem]) -> None:
+        keys = [to_attributes({"pk": item_key(receipt), "sk": ONLY}) for receipt in receipts]
+        waiting: dict[str, KeysAndAttributesTypeDef] = {self._table.name: {"Keys": keys, "ConsistentRead": True}}
+        while waiting:
+            answer = await with_retries(
+                partial(self._clients.dynamodb.batch_get_item, RequestItems=waiting),
+                clock=self._clock,
+                where=f"table {self._table.name}",
+            )
+            for attributes in answer["Responses"].get(self._table.name, []):
+                item = from_attributes(attributes)
+                found[receipt_of(cast(str, item["pk"]))] = item_of(item)
+            waiting = cast("dict[str, KeysAndAttributesTypeDef]", answer.get("UnprocessedKeys", {}))

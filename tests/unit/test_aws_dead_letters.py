@@ -1,0 +1,318 @@
+"""Dead letters on DynamoDB: what a redrive and a discard cost, and what is left if they are interrupted or meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from iii_runtime.core.errors import StoreError
+from iii_runtime.core.message import BlobLink, Envelope, encode_envelope
+from iii_runtime.core.queue import QueueSpec
+from iii_runtime.ports.message_queue import Delivery, OutgoingMessage
+from tests.contract.sqs_stage import ERROR, FIFO, LEASE, STANDARD, KilledError, Stage, open_stage
+
+LARGE = "x" * 200 * 1024
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    with open_stage(monkeypatch, specs=(STANDARD,)) as opened:
+        yield opened
+
+
+class TestCalls:
+    async def test_a_redrive_is_one_read_one_message_one_write(self, stage: Stage) -> None:
+        await stage.die(STANDARD, "m1")
+        stage.services.calls.clear()
+        assert await stage.letters.redrive(STANDARD, "m1")
+        assert stage.services.calls == ["dynamodb:GetItem", "sqs:SendMessage", "dynamodb:UpdateItem"]
+
+    async def test_the_claim_of_a_redriven_message_is_one_read_and_one_write(self, stage: Stage) -> None:
+        await stage.die(STANDARD, "m1")
+        await stage.letters.redrive(STANDARD, "m1")
+        (record,) = stage.records(stage.url(STANDARD))
+        stage.services.calls.clear()
+        assert await stage.queue.take(STANDARD, record) is not None
+        assert stage.services.calls == ["dynamodb:GetItem", "dynamodb:UpdateItem"]
+
+    async def test_a_discard_is_one_read_and_one_write(self, stage: Stage) -> None:
+        await stage.die(STANDARD, "m1")
+        stage.services.calls.clear()
+        assert await stage.letters.discard("orders", "m1")
+        assert stage.services.calls == ["dynamodb:GetItem", "dynamodb:UpdateItem"]
+
+    async def test_a_page_is_four_queries_and_one_read_of_its_letters(self, stage: Stage) -> None:
+        await stage.die(STANDARD, *[f"m{number}" for number in range(12)])
+        stage.services.calls.clear()
+        page = await stage.letters.list_letters("orders", 2, 5)
+        assert [letter.receipt for letter in page] == ["m2", "m3", "m4", "m5", "m6"]
+        assert stage.counted() == {"dynamodb:Query": 4, "dynamodb:BatchGetItem": 1}
+
+    async def test_redriving_all_sends_ten_at_once(self, stage: Stage) -> None:
+        await stage.die(STANDARD, *[f"m{number}" for number in range(11)])
+        stage.services.calls.clear()
+        assert await stage.letters.redrive_all(STANDARD) == 11
+        counted = stage.counted()
+        assert (counted["sqs:SendMessageBatch"], counted["sqs:SendMessage"]) == (1, 1)
+        assert counted["dynamodb:UpdateItem"] == 11
+
+    async def test_redriving_all_of_one_group_sends_them_one_by_one(self, stage: Stage) -> None:
+        await stage.die(FIFO, "m1", "m2", "m3")
+        stage.services.calls.clear()
+        assert await stage.letters.redrive_all(FIFO) == 3
+        assert stage.counted()["sqs:SendMessage"] == 3
+
+
+class TestSizes:
+    async def test_a_small_letter_is_in_its_item(self, stage: Stage) -> None:
+        await stage.die(STANDARD, "m1")
+        assert "s3:PutObject" not in stage.counted()
+
+    async def test_a_large_letter_is_in_a_blob_and_the_same(self, stage: Stage) -> None:
+        await stage.die(STANDARD, "m1", payload=LARGE)
+        assert stage.counted()["s3:PutObject"] == 1
+        letter = await stage.letters.get("m1")
+        assert letter is not None
+        assert letter.size_bytes == len(LARGE) + 2
+        assert await stage.letters.redrive(STANDARD, "m1")
+        delivery = await stage.receive_one(STANDARD)
+        assert LARGE in delivery.body
+        assert await stage.queue.bury(delivery, "failed", ERROR, 1)
+        assert await stage.listed() == ["m1"]
+
+    async def test_a_death_whose_blob_is_refused_leaves_the_message(self, stage: Stage) -> None:
+        await stage.send(STANDARD, "m1", payload=LARGE)
+        delivery = await stage.receive_one(STANDARD)
+        stage.mishaps.refuse["PutObject"] = ["AccessDenied"]
+        with pytest.raises(StoreError):
+            await stage.queue.bury(delivery, "failed", ERROR, 1)
+        stage.clock.advance(LEASE)
+        assert (await stage.receive_one(STANDARD)).attempt == 1
+
+
+class TestOldBlobs:
+    """A redriven message may wait for two weeks and be a letter for a month: its payload must live as long."""
+
+    async def test_an_old_payload_is_stored_again(self, stage: Stage) -> None:
+        await self._die(stage)
+        stage.clock.advance(timedelta(days=30))
+        stage.services.calls.clear()
+        assert await stage.letters.redrive(STANDARD, "m1")
+        assert stage.services.calls[:3] == ["dynamodb:GetItem", "s3:GetObject", "s3:PutObject"]
+
+    async def test_a_young_payload_is_not(self, stage: Stage) -> None:
+        await self._die(stage)
+        stage.clock.advance(timedelta(days=29))
+        stage.services.calls.clear()
+        assert await stage.letters.redrive(STANDARD, "m1")
+        assert stage.services.calls == ["dynamodb:GetItem", "sqs:SendMessage", "dynamodb:UpdateItem"]
+
+    async def test_a_payload_that_is_gone_keeps_the_letter(self, stage: Stage) -> None:
+        await self._die(stage)
+        stage.clock.advance(timedelta(days=40))
+        bucket = stage.services.deployment.bucket_name
+        stage.services.clients.s3.delete_object(Bucket=bucket, Key="payloads/m1")
+        with pytest.raises(StoreError) as caught:
+            await stage.letters.redrive(STANDARD, "m1")
+        assert caught.value.code == "blob_missing"
+        assert await stage.listed() == ["m1"]
+
+    async def _die(self, stage: Stage) -> None:
+        deployment = stage.services.deployment
+        stage.services.clients.s3.put_object(Bucket=deployment.bucket_name, Key="payloads/m1", Body=b"1")
+        link = BlobLink(key="m1", size=1, sha256="0")
+        body = encode_envelope(Envelope(receipt="m1", function_id="f", queue="orders", accepted_ms=0, payload=link))
+        await stage.queue.send(STANDARD, [OutgoingMessage(receipt="m1", function_id="f", body=body)])
+        assert await stage.queue.bury(await stage.receive_one(STANDARD), "failed", ERROR, 1)
+
+
+class TestRaces:
+    async def test_a_discard_that_comes_first_wins_over_a_redriven_copy(self, stage: Stage) -> None:
+        await stage.die(STANDARD, "m1")
+        stage.mishaps.begin(kill_at=2)
+        with pytest.raises(KilledError):
+            await stage.letters.redrive(STANDARD, "m1")
+        stage.mishaps.begin()
+        assert await stage.letters.discard("orders", "m1")
+        assert await stage.queue.receive(STANDARD, 10, LEASE) == []
+        assert stage.waiting(stage.url(STANDARD)) == []
+
+    async def test_a_discard_wins_over_a_claim_that_has_begun(self, stage: Stage) -> None:
+        await stage.die(STANDARD, "m1")
+        stage.mishaps.begin(kill_at=2)
+        with pytest.raises(KilledError):
+            await stage.letters.redrive(STANDARD, "m1")
+        stage.mishaps.begin()
+        stage.mishaps.between["UpdateItem"] = lambda: stage.letters.discard("orders", "m1")
+        assert await stage.queue.receive(STANDARD, 10, LEASE) == []
+        assert stage.waiting(stage.url(STANDARD)) == []
+        assert await stage.listed() == []
+
+    async def test_a_late_failure_counts_in_its_own_generation_only(self, stage: Stage) -> None:
+        zombie = await self._dead_beside_a_zombie(stage)
+        assert await stage.letters.redrive(STANDARD, "m1")
+        await stage.queue.hide(await stage.receive_one(STANDARD), timedelta(0))
+        assert not await stage.queue.fail(zombie, ERROR, timedelta(0))
+        assert not await stage.queue.bury(zombie, "failed", ERROR, 1)
+        delivery = await stage.receive_one(STANDARD)
+        assert (delivery.generation, delivery.attempt) == (1, 1)
+        assert await stage.listed() == []
+
+    async def test_a_late_failure_changes_no_letter(self, stage: Stage) -> None:
+        zombie = await self._dead_beside_a_zombie(stage)
+        assert not await stage.queue.fail(zombie, ERROR, timedelta(0))
+        (letter,) = await stage.letters.list_letters("orders", 0, 10)
+        assert (letter.cause, letter.attempts, letter.errors) == ("receives", 0, ())
+
+    async def _dead_beside_a_zombie(self, stage: Stage) -> Delivery:
+        """Let a message die uncounted while another receive of it still runs."""
+        await stage.send(STANDARD, "m1")
+        zombie = await stage.receive_one(STANDARD)
+        stage.clock.advance(LEASE)
+        assert await stage.queue.bury(await stage.receive_one(STANDARD), "receives", ERROR, 0)
+        return zombie
+
+    async def test_the_claim_takes_a_letter_off_the_list_whose_operator_died(self, stage: Stage) -> None:
+        await stage.die(STANDARD, "m1")
+        stage.mishaps.begin(kill_at=2)
+        with pytest.raises(KilledError):
+            await stage.letters.redrive(STANDARD, "m1")
+        stage.mishaps.begin()
+        assert await stage.letters.count("orders") == 1
+        await stage.receive_one(STANDARD)
+        assert await stage.letters.count("orders") == 0
+
+    async def test_a_redrive_after_its_operator_died_runs_once(self, stage: Stage) -> None:
+        await stage.die(STANDARD, "m1")
+        stage.mishaps.begin(kill_at=2)
+        with pytest.raises(KilledError):
+            await stage.letters.redrive(STANDARD, "m1")
+        stage.mishaps.begin()
+        assert await stage.listed() == ["m1"]
+        assert await stage.letters.redrive(STANDARD, "m1")
+        deliveries = await stage.queue.receive(STANDARD, 10, LEASE)
+        assert [delivery.receipt for delivery in deliveries] == ["m1"]
+        assert len(stage.waiting(stage.url(STANDARD))) == 1
+
+    async def test_a_message_received_before_its_letter_is_marked_counts_as_redriven(self, stage: Stage) -> None:
+        await stage.die(STANDARD, "m1")
+        stage.mishaps.between["UpdateItem"] = lambda: stage.receive_one(STANDARD)
+        assert await stage.letters.redrive(STANDARD, "m1")
+        assert await stage.listed() == []
+        assert len(stage.waiting(stage.url(STANDARD))) == 1
+
+    async def test_of_two_operators_who_redrive_one_is_told_so(self, stage: Stage) -> None:
+        """The other one's copy has the claim, so that this one is dropped when it comes."""
+        await stage.die(STANDARD, "m1")
+
+        async def other() -> None:
+            assert await stage.letters.redrive(STANDARD, "m1")
+            assert len(await stage.queue.receive(STANDARD, 1, LEASE)) == 1
+
+        stage.mishaps.between["SendMessage"] = other
+        assert not await stage.letters.redrive(STANDARD, "m1")
+        assert await stage.queue.receive(STANDARD, 10, LEASE) == []
+
+    @pytest.mark.parametrize("operation", ["redrive", "discard"])
+    async def test_a_lost_reply_is_no_failure(self, stage: Stage, operation: str) -> None:
+        await stage.die(STANDARD, "m1")
+        stage.mishaps.begin(lose_at={"redrive": 2, "discard": 1}[operation])
+        letters = stage.letters
+        assert await (letters.redrive(STANDARD, "m1") if operation == "redrive" else letters.discard("orders", "m1"))
+        assert await stage.listed() == []
+
+    async def test_a_refused_send_keeps_the_letter(self, stage: Stage) -> None:
+        await stage.die(STANDARD, "m1")
+        stage.mishaps.refuse["SendMessage"] = ["AWS.SimpleQueueService.NonExistentQueue"]
+        with pytest.raises(StoreError) as caught:
+            await stage.letters.redrive(STANDARD, "m1")
+        assert caught.value.code == "store_missing"
+        assert await stage.listed() == ["m1"]
+        assert await stage.letters.redrive(STANDARD, "m1")
+
+    async def test_redriving_all_again_after_a_crash_redrives_the_rest(self, stage: Stage) -> None:
+        receipts = [f"m{number}" for number in range(5)]
+        await stage.die(FIFO, *receipts)
+        before = len(stage.services.calls)
+        stage.mishaps.begin(kill_at=self._third_mark(stage))
+        with pytest.raises(KilledError):
+            await stage.letters.redrive_all(FIFO)
+        assert len(stage.services.calls) > before
+        stage.mishaps.begin()
+        assert await stage.listed() == ["m2", "m3", "m4"]
+        assert await stage.letters.redrive_all(FIFO) == 3
+        order = []
+        while deliveries := await stage.queue.receive(FIFO, 1, LEASE):
+            for delivery in deliveries:
+                order.append(delivery.receipt)
+                await stage.queue.acknowledge(delivery)
+        assert order == receipts
+
+    def _third_mark(self, stage: Stage) -> int:
+        """Return the number of the request that marks the third letter, from the calls of a look at the queue."""
+        reconcile = 1 + 5 + 1 + 5  # receive, an item each, receive again, give back
+        read = 4 + 1
+        return reconcile + read + 2 * 2 + 1
+
+    async def test_what_dies_during_a_redrive_of_all_is_left_for_the_next(self, stage: Stage) -> None:
+        await stage.die(STANDARD, "m1")
+
+        async def another() -> None:
+            stage.clock.advance(timedelta(milliseconds=1))
+            await stage.die(STANDARD, "m2")
+
+        stage.mishaps.between["SendMessage"] = another
+        assert await stage.letters.redrive_all(STANDARD) == 1
+        assert await stage.listed() == ["m2"]
+
+
+async def test_a_queue_that_is_gone_from_the_app_still_gives_up_its_letters(stage: Stage) -> None:
+    old = QueueSpec(name="old")
+    await stage.die(old, "m1", "m2")
+    del stage.queue.deployed["old"]
+    assert await stage.listed("old") == ["m1", "m2"]
+    assert await stage.letters.discard_all("old") == 2
+    assert await stage.listed("old") == []
+
+
+async def test_the_depth_is_an_estimate_and_the_letters_are_exact(stage: Stage) -> None:
+    await stage.die(STANDARD, "m1", "m2")
+    await stage.send(STANDARD, "m3", "m4", "m5")
+    await stage.receive_one_of(STANDARD)
+    depth = await stage.queue.depth("orders")
+    assert (depth.visible, depth.delayed, depth.in_flight, depth.dead) == (2, 0, 1, 2)
+    assert (depth.is_exact, depth.letters_visible) == (False, 2)
+
+
+async def test_a_purge_takes_all_but_the_letters(stage: Stage) -> None:
+    await stage.die(STANDARD, "m1")
+    await stage.send(STANDARD, "m2", "m3", "m4")
+    await stage.receive_one_of(STANDARD)
+    assert await stage.queue.purge("orders") == 2
+    assert stage.waiting(stage.url(STANDARD)) == []
+    assert await stage.listed() == ["m1"]
+
+
+async def test_a_second_purge_within_a_minute_is_told(stage: Stage) -> None:
+    stage.mishaps.refuse["PurgeQueue"] = ["AWS.SimpleQueueService.PurgeQueueInProgress"]
+    with pytest.raises(StoreError, match="PurgeQueueInProgress"):
+        await stage.queue.purge("orders")
+
+
+async def test_reads_that_dynamodb_puts_off_are_asked_again(stage: Stage) -> None:
+    await stage.die(STANDARD, "m1", "m2")
+    events = stage.services.clients.dynamodb.meta.events
+
+    def put_off(parsed: dict[str, object], **_: object) -> None:
+        events.unregister("after-call.dynamodb.BatchGetItem", put_off)
+        table = stage.services.deployment.table_name
+        keys = [{"pk": {"S": "M#m2"}, "sk": {"S": "@"}}]
+        responses = parsed["Responses"]
+        assert isinstance(responses, dict)
+        responses[table] = [item for item in responses[table] if item["pk"]["S"] != "M#m2"]
+        parsed["UnprocessedKeys"] = {table: {"Keys": keys, "ConsistentRead": True}}
+
+    events.register("after-call.dynamodb.BatchGetItem", put_off)
+    assert await stage.listed() == ["m1", "m2"]
