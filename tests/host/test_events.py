@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from iii_runtime.core.message import BlobLink, Envelope, encode_envelope
 from iii_runtime.engine.http_entry import HttpCall
-from iii_runtime.hosts.events import CronTick, EventUnknownError, QueuePayloads, parse_event
+from iii_runtime.hosts.events import CronTick, QueuePayloads, parse_event
+from iii_runtime.hosts.unknown_event import EventUnknownError
 
 
 def http_event(**changes: Any) -> dict[str, Any]:
@@ -115,6 +117,20 @@ def test_an_sqs_event_is_the_payloads_of_one_queue() -> None:
     assert parse_event(sqs_event('{"n":1}', '"text"', "null")) == QueuePayloads(
         queue="order-payment", message_ids=("m-0", "m-1", "m-2"), payloads=({"n": 1}, "text", None)
     )
+
+
+def test_a_message_as_the_runtime_sends_it_is_the_payload_in_it() -> None:
+    sent = Envelope(receipt="m-1", function_id="a::b", queue="order-payment", accepted_ms=1, payload='{"n":1}')
+    parsed = parse_event(sqs_event(encode_envelope(sent), '{"v":1}'))
+    assert isinstance(parsed, QueuePayloads)
+    assert parsed.payloads == ({"n": 1}, {"v": 1})
+
+
+def test_a_payload_that_lies_in_a_bucket_cannot_be_read_from_the_event() -> None:
+    link = BlobLink(key="b-1", size=300_000, sha256="0" * 64)
+    sent = Envelope(receipt="m-1", function_id="a::b", queue="order-payment", accepted_ms=1, payload=link)
+    with pytest.raises(EventUnknownError, match=r"Records\[0\]\.body lies in the bucket of its stage, under b-1"):
+        parse_event(sqs_event(encode_envelope(sent)))
 
 
 @pytest.mark.parametrize("source", ["aws.events", "aws.scheduler"])

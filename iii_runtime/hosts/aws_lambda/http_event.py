@@ -1,0 +1,101 @@
+"""Requests of an HTTP API and the answers it takes from a Lambda: payload format 2.0."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import timedelta
+
+from iii_runtime.core.http import HttpReply, error_reply, join_headers
+from iii_runtime.core.payload import Json
+from iii_runtime.engine.http_entry import HttpCall
+from iii_runtime.hosts.aws_lambda.context import LambdaContext, time_for_functions
+from iii_runtime.hosts.aws_lambda.sandbox import Sandbox
+from iii_runtime.hosts.events import parse_event
+from iii_runtime.hosts.unknown_event import EventUnknownError
+from iii_runtime.plan.limits import API_TIMEOUT
+
+LARGEST_RESPONSE = 6 * 1024 * 1024
+"""Bytes of an answer as JSON: what Lambda returns."""
+
+_COUNTED_FROM = LARGEST_RESPONSE // 8
+"""A body below this fits, however it is written."""
+
+_ANSWER_TIME = timedelta(seconds=1)
+"""Kept from the function, so that its time-out is answered before the HTTP API gives up."""
+
+
+def answer_http(sandbox: Sandbox, event: object, context: LambdaContext) -> Json:
+    """Answer a request of the HTTP API with the function; whatever goes wrong is an answer with a typed error.
+
+    Raises:
+        EventUnknownError: The event is no request of an HTTP API, or a member of it cannot be read.
+    """
+    call = parse_event(event)
+    if not isinstance(call, HttpCall):
+        raise EventUnknownError(
+            "the Lambda of a function handles http requests (payload format 2.0), messages of its queue, calls and "
+            "cron ticks, and nothing else."
+        )
+
+    async def answer() -> HttpReply:
+        deadline = sandbox.clock.now() + API_TIMEOUT - _ANSWER_TIME
+        invoker = sandbox.runtime.invoker
+        invoker.remaining = lambda: max(min(time_for_functions(context), deadline - sandbox.clock.now()), timedelta(0))
+        return await sandbox.http.handle(call)
+
+    return http_response(sandbox.run(answer, context), call.method, context.aws_request_id)
+
+
+def http_response(reply: HttpReply, method: str, error_id: str) -> dict[str, Json]:
+    """Return the answer to a request of an HTTP API.
+
+    A body that is UTF-8 goes out as text, any other as base64; a large one the shorter way. Each `Set-Cookie` is a
+    cookie of its own; other headers that are there more than once are joined.
+
+    Args:
+        reply: The answer.
+        method: Of the request; the answer to `HEAD` has no body.
+        error_id: Names the answer that takes the place of one larger than Lambda returns.
+    """
+    if len(reply.body) < _COUNTED_FROM or method == "HEAD":
+        return _response(reply, method, is_binary=not _is_text(reply.body))
+    sized = [(len(json.dumps(each)), each) for each in _both_ways(reply, method)]
+    size, response = min(sized, key=lambda pair: pair[0])
+    if size <= LARGEST_RESPONSE:
+        return response
+    message = (
+        f"the function's response is {size:,} bytes as Lambda returns it, and Lambda returns {LARGEST_RESPONSE:,}. "
+        "Store the data, in a bucket for instance, and answer with a link to it."
+    )
+    refusal = error_reply(500, "RESPONSE_TOO_LARGE", message, error_id)
+    # What lets a browser read the answer stays.
+    kept = tuple(header for header in reply.headers if header[0].lower().startswith(("access-control-", "vary")))
+    refused = HttpReply(status=refusal.status, headers=(*refusal.headers, *kept), body=refusal.body)
+    return _response(refused, method, is_binary=False)
+
+
+def _both_ways(reply: HttpReply, method: str) -> list[dict[str, Json]]:
+    ways = [True, False] if _is_text(reply.body) else [True]
+    return [_response(reply, method, is_binary=is_binary) for is_binary in ways]
+
+
+def _response(reply: HttpReply, method: str, *, is_binary: bool) -> dict[str, Json]:
+    cookies: list[Json] = [value for name, value in reply.headers if name.lower() == "set-cookie"]
+    headers = join_headers(header for header in reply.headers if header[0].lower() != "set-cookie")
+    body = b"" if method == "HEAD" else reply.body
+    response: dict[str, Json] = {
+        "statusCode": reply.status,
+        "headers": dict(headers),
+        "body": base64.b64encode(body).decode("ascii") if is_binary else body.decode("utf-8"),
+        "isBase64Encoded": is_binary,
+    }
+    return {**response, "cookies": cookies} if cookies else response
+
+
+def _is_text(body: bytes) -> bool:
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

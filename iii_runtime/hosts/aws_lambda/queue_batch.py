@@ -1,0 +1,110 @@
+"""One SQS event: its messages, one after the other, and which of them are done."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from iii_runtime.adapters.aws.message_queue import ReceivedRecord
+from iii_runtime.adapters.aws.receipts import Receipts
+from iii_runtime.core.errors import StoreError
+from iii_runtime.core.payload import Json
+from iii_runtime.core.queue import QueueSpec
+from iii_runtime.engine.app import App
+from iii_runtime.hosts.aws_lambda.context import LambdaContext, remaining, time_for_functions
+from iii_runtime.hosts.aws_lambda.sandbox import Sandbox
+from iii_runtime.hosts.aws_lambda.sqs_event import queue_called, read_sqs_event
+
+_log = logging.getLogger("iii_runtime.queue")
+_LAST = timedelta(milliseconds=300)
+"""Kept from the store that does not take an outcome, so that the outcomes of the other messages reach SQS."""
+
+
+class QueueBatch:
+    """Handles the messages of one SQS event.
+
+    What is done is deleted by Lambda, for everything else is reported: what failed and comes back after its back-off,
+    and what was not touched and comes back at once. So nothing is deleted that was not done.
+
+    - A message is started only if it can have the whole time of its function. The first one always is.
+    - On an ordered queue, what follows a message that is not done is not touched, as far as its group goes.
+
+    Args:
+        sandbox: The sandbox.
+        context: The invocation.
+    """
+
+    def __init__(self, sandbox: Sandbox, context: LambdaContext) -> None:
+        self._runtime = sandbox.runtime
+        self._deployment = sandbox.deployment
+        self._queue = sandbox.queue
+        self._receipts = Receipts(sandbox.clients, sandbox.clock, deletes=False)
+        self._context = context
+
+    async def consume(self, spec: QueueSpec, records: Sequence[ReceivedRecord]) -> dict[str, Json]:
+        """Handle the messages of a queue in their order; returns a partial batch response."""
+        self._queue.settled.clear()
+        closed: set[str | None] = set()
+        needed = longest_run(self._runtime.app, spec)
+        for index, record in enumerate(records):
+            is_short = index > 0 and time_for_functions(self._context) < needed
+            if is_short or (spec.is_ordered and record.group in closed):
+                await self._return(spec, record, reason="no time left" if is_short else "behind one that is not done")
+            else:
+                await self._handle(spec, record)
+            if record.handle not in self._queue.settled:
+                closed.add(record.group)
+        left: list[Json] = [
+            {"itemIdentifier": record.message_id} for record in records if record.handle not in self._queue.settled
+        ]
+        return {"batchItemFailures": left}
+
+    async def _handle(self, spec: QueueSpec, record: ReceivedRecord) -> None:
+        fields = {"queue": spec.name, "message_id": record.message_id}
+        try:
+            async with asyncio.timeout((remaining(self._context) - _LAST).total_seconds()):
+                delivery = await self._queue.take(spec, record)
+                if delivery is not None:
+                    await self._runtime.deliverer.deliver(spec, delivery)
+        except StoreError as error:
+            fields |= {"code": error.code, "error": error.message}
+            _log.error("not handled: the store refused; it comes back", extra={"iii": fields})
+        except TimeoutError:
+            _log.error("its outcome could not be stored in time; it comes back", extra={"iii": fields})
+        except Exception:  # noqa: BLE001 - whatever it is, what is done of the other messages has to reach SQS
+            _log.exception("delivery failed; it comes back", extra={"iii": fields})
+
+    async def _return(self, spec: QueueSpec, record: ReceivedRecord, *, reason: str) -> None:
+        fields = {"queue": spec.name, "message_id": record.message_id, "reason": reason}
+        _log.info("returned untouched", extra={"iii": fields})
+        url = self._deployment.queue_url(self._deployment.queue_name(spec))
+        try:
+            await self._receipts.hide(url, record.handle, timedelta(0), record.received_ms)
+        except StoreError as error:
+            fields |= {"code": error.code, "error": error.message}
+            _log.warning("returned untouched; it comes back later, not at once", extra={"iii": fields})
+
+
+def longest_run(app: App, spec: QueueSpec) -> timedelta:
+    """Return how long one message of a queue may take.
+
+    A bound queue takes no function that is slower than the bound one; a shared queue takes any.
+    """
+    functions = app.catalog.functions
+    bound = [spec.function_id] if spec.function_id is not None else app.consumers(spec.name)
+    known = [functions[name] for name in bound if name in functions]
+    return max((app.timeout_of(function) for function in known or functions.values()), default=timedelta(0))
+
+
+def consume_event(sandbox: Sandbox, event: Mapping[str, object], context: LambdaContext) -> Json:
+    """Handle an SQS event and return a partial batch response.
+
+    Raises:
+        EventUnknownError: A record cannot be read. Nothing was done, and nothing is removed.
+        HostError: `queue_unknown`: likewise.
+    """
+    received = read_sqs_event(event, sandbox.clock.now_ms())
+    spec = queue_called(received.queue_name, sandbox.deployment, sandbox.runtime.app.queues.values())
+    return sandbox.run(lambda: QueueBatch(sandbox, context).consume(spec, received.records), context)
