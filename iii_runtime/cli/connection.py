@@ -1,4 +1,4 @@
-"""Where a command's calls go: to the running host, or to the store itself when no host runs."""
+"""Where a command's calls go: to the running host, to the store itself when no host runs, or to a stage on AWS."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Calls(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The engine behind a data directory.
+    """The engine behind a data directory, or of a stage.
 
     Attributes:
-        is_live: Whether a host runs, so that queues, triggers and schedules are served.
+        is_live: Whether a host runs, as it always does in a stage, so that queues, triggers and schedules are served.
     """
 
     _calls: Calls
@@ -70,6 +70,8 @@ class _Aside:
 def engine(place: Place, *, queue: str | None = None, is_reading: bool = False) -> Iterator[Engine]:
     """Connect to the host on the data directory, or open the store with the place's workers if there is none.
 
+    With a stage, connect to that instead.
+
     A store that is in use is waited for; if a host comes up in the meantime, this connects to it. If there is no store
     yet, one is made, or an empty one in memory answers a command that only reads.
 
@@ -82,8 +84,15 @@ def engine(place: Place, *, queue: str | None = None, is_reading: bool = False) 
     Raises:
         StoreError: The store cannot be opened; `store_locked`: it was in use for 5 seconds.
         ConfigError: No host runs, and the configuration cannot be used.
-        HostError: The host does not answer; or no host runs, and a worker cannot be imported.
+        HostError: The host does not answer; or no host runs, and a worker cannot be imported. For a stage see
+            `stage_access`; its calls raise those of `StageCalls.call`.
     """
+    if place.stage is not None:
+        # Here because most commands need nothing of AWS.
+        from iii_runtime.cli.stage_engine import stage_calls  # noqa: PLC0415
+
+        yield Engine(stage_calls(place, place.stage), is_live=True)
+        return
     live = _live(place.data)
     if live is not None:
         yield live

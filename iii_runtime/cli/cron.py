@@ -13,6 +13,7 @@ from iii_runtime.cli.connection import Engine, engine
 from iii_runtime.cli.functions import listed
 from iii_runtime.cli.output import local_time, print_json
 from iii_runtime.cli.place import Place, with_place, worker_option
+from iii_runtime.cli.stage import stage_option
 from iii_runtime.cli.table import print_list
 from iii_runtime.core.cron import CronSchedule, cron_payload, job_id
 from iii_runtime.core.errors import InvocationError
@@ -38,6 +39,7 @@ def cron() -> None:
 
 @cron.command("list")
 @worker_option
+@stage_option
 @with_place
 def list_jobs(place: Place) -> None:
     """List the cron jobs with the time of their next tick."""
@@ -52,6 +54,7 @@ def list_jobs(place: Place) -> None:
 @cron.command()
 @click.argument("function_id", metavar="FUNCTION")
 @worker_option
+@stage_option
 @with_place
 def run(place: Place, function_id: str) -> None:
     """Fire a function's first cron job now, and wait for its end. Its schedule goes on as ever."""

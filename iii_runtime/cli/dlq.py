@@ -11,6 +11,7 @@ from iii_runtime.cli.confirm import confirm_loss
 from iii_runtime.cli.connection import Engine, engine
 from iii_runtime.cli.output import json_text, local_time, one_line, print_json, visible
 from iii_runtime.cli.place import Place, with_place, worker_option
+from iii_runtime.cli.stage import stage_option
 from iii_runtime.cli.table import print_list
 from iii_runtime.core.errors import InvocationError
 from iii_runtime.core.payload import Json
@@ -64,6 +65,7 @@ def dlq() -> None:
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
 @click.option("--offset", type=click.IntRange(0, 100_000), default=0, show_default=True, help="Skip the oldest ones.")
 @worker_option
+@stage_option
 @with_place
 def list_letters(place: Place, queue: str | None, limit: int, offset: int) -> None:
     """List dead letters of one queue or topic, or all; oldest first."""
@@ -75,11 +77,12 @@ def list_letters(place: Place, queue: str | None, limit: int, offset: int) -> No
         where = "" if queue is None else f" on queue '{queue}'"
         beyond = f" after the first {offset}" if offset else ""
         rows = [_row(letter) for letter in letters]
-        print_list(COLUMNS, rows, empty=f"There are no dead letters{where}{beyond}.", has_text=True)
+        print_list(COLUMNS, rows, empty=f"There are no dead letters{where}{place.of_stage}{beyond}.", has_text=True)
 
 
 @dlq.command()
 @click.argument("receipt")
+@stage_option
 @with_place
 def show(place: Place, receipt: str) -> None:
     """Show one dead letter: error, attempts with their stacks, payload."""
@@ -107,6 +110,7 @@ def _chosen(command: Callable[..., Any]) -> Callable[..., Any]:
 @dlq.command()
 @_chosen
 @worker_option
+@stage_option
 @with_place
 def redrive(place: Place, queue: str, receipt: str | None, *, is_all: bool) -> None:
     """Put one dead letter, or all of a queue, back on the queue. Attempts start at 1 again."""
@@ -118,12 +122,13 @@ def redrive(place: Place, queue: str, receipt: str | None, *, is_all: bool) -> N
 @_chosen
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @worker_option
+@stage_option
 @with_place
 def discard(place: Place, queue: str, receipt: str | None, *, is_all: bool, yes: bool) -> None:
     """Remove one dead letter, or all of a queue, for good."""
     _check_choice(receipt, is_all=is_all)
     if is_all:
-        confirm_loss(f"Discard all dead letters of queue '{queue}'?", is_agreed=yes)
+        confirm_loss(f"Discard all dead letters of queue '{queue}'{place.of_stage}?", is_agreed=yes)
     _carry_out(place, "discard", "discarded", queue, receipt)
 
 

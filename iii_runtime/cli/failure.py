@@ -17,15 +17,15 @@ CANNOT_RUN = 2
 OUTPUT_LOST = os.EX_IOERR
 """How a host tells its supervisor that stdout cannot be written; its exit code 1 could have any cause."""
 
-_FUNCTIONS = "`iii-runtime functions` lists the functions."
-_QUEUES = "`iii-runtime queues` lists the queues."
+_FUNCTIONS = ("functions", "lists the functions.")
 _HINTS = {
     "function_not_found": _FUNCTIONS,
     "function_not_registered": _FUNCTIONS,
-    "queue_not_found": _QUEUES,
-    "cron_job_not_found": "`iii-runtime cron list` lists the jobs.",
-    "dead_letter_not_found": "`iii-runtime dlq list` lists the dead letters.",
+    "queue_not_found": ("queues", "lists the queues."),
+    "cron_job_not_found": ("cron list", "lists the jobs."),
+    "dead_letter_not_found": ("dlq list", "lists the dead letters."),
 }
+"""By code the command that helps, and what it does."""
 
 
 class Failure(click.ClickException):
@@ -33,13 +33,14 @@ class Failure(click.ClickException):
 
     exit_code = CANNOT_RUN
 
-    def __init__(self, error: IiiError) -> None:
+    def __init__(self, error: IiiError, *, options: str = "") -> None:
         super().__init__(error.message)
         self.error = error
+        self.options = options
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Write the block to stderr, or to `file`."""
-        print(describe(self.error), file=file or sys.stderr)
+        print(describe(self.error, options=self.options), file=file or sys.stderr)
 
 
 class CallFailure(Failure):
@@ -52,9 +53,15 @@ class _SupervisedFailure(Failure):
     exit_code = OUTPUT_LOST
 
 
-def failure_of(error: IiiError) -> Failure:
-    """Return the error as a result of a command."""
-    return CallFailure(error) if isinstance(error, InvocationError) else Failure(error)
+def failure_of(error: IiiError, *, options: str = "") -> Failure:
+    """Return the error as a result of a command.
+
+    Args:
+        error: What happened.
+        options: Those that choose a stage, for the command that helps.
+    """
+    kind = CallFailure if isinstance(error, InvocationError) else Failure
+    return kind(error, options=options)
 
 
 def failure_of_output(lost: OutputLostError, *, is_supervised: bool = False) -> Failure:
@@ -71,8 +78,8 @@ def tell_program(error: click.ClickException) -> None:
     print(json_text({"error": {**members}}, compact=True), file=sys.stderr)
 
 
-def describe(error: IiiError) -> str:
-    """Return `error: code: message`, and under it, indented, what else is known and what to do."""
+def describe(error: IiiError, *, options: str = "") -> str:
+    """Return `error: code: message`, and under it, indented, what else is known and what to do; see `failure_of`."""
     lines = error.message.splitlines() or [""]
     shown = [f"error: {error.code}: {lines[0]}", *(f"  {line}" for line in lines[1:])]
     code = error.code
@@ -84,7 +91,8 @@ def describe(error: IiiError) -> str:
             shown.append(f"  function: {error.function_id}")
         shown += [f"  {line}" for line in (error.stacktrace or "").rstrip().splitlines()]
     if code in _HINTS:
-        shown.append(f"  {_HINTS[code]}")
+        command, what = _HINTS[code]
+        shown.append(f"  `{' '.join(filter(None, ('iii-runtime', command, options)))}` {what}")
     return visible("\n".join(shown))
 
 

@@ -12,6 +12,7 @@ import click
 from iii_runtime.cli.connection import engine
 from iii_runtime.cli.output import print_json
 from iii_runtime.cli.place import Place, with_place, worker_option
+from iii_runtime.cli.stage import stage_option
 from iii_runtime.cli.table import print_list
 from iii_runtime.core.payload import Json
 
@@ -36,6 +37,7 @@ class ListedFunction(TypedDict):
 
 @click.command()
 @worker_option
+@stage_option
 @with_place
 def functions(place: Place) -> None:
     """List the registered functions and what starts them."""

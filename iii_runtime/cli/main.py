@@ -13,6 +13,7 @@ import click
 
 from iii_runtime.cli.failure import failure_of, failure_of_output, tell_program
 from iii_runtime.cli.output import say
+from iii_runtime.cli.stage import chosen_stage
 from iii_runtime.cli.standard_streams import OutputLostError, forget_stream, guard_streams
 from iii_runtime.core.errors import IiiError
 
@@ -64,18 +65,19 @@ class _Root(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _told(as_json=ctx.meta[_AS_JSON]):
+        with _told(as_json=ctx.meta[_AS_JSON], ctx=ctx):
             return super().invoke(ctx)
 
 
 @contextmanager
-def _told(*, as_json: bool) -> Iterator[None]:
+def _told(*, as_json: bool, ctx: click.Context | None = None) -> Iterator[None]:
     """Turn errors into those that click shows, or tell a program of them."""
     try:
         try:
             yield
         except IiiError as error:
-            raise failure_of(error) from error
+            stage = None if ctx is None else chosen_stage(ctx)
+            raise failure_of(error, options="" if stage is None else stage.options) from error
     except click.ClickException as error:
         if not as_json:
             raise

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from iii_runtime.cli.stage import Stage, taken_stage
 from iii_runtime.core.config import Config
 
 DEFAULT_DATA = Path("data")
@@ -30,12 +31,19 @@ class Place:
         config: Configuration file; None for the defaults.
         targets: Files, folders or modules with workers; used when no host runs.
         as_json: Whether stdout is for a program.
+        stage: The stage on AWS in place of all of this but the configuration; None for this machine.
     """
 
     data: Path
     config: Path | None
     targets: tuple[str, ...] = ()
     as_json: bool = False
+    stage: Stage | None = None
+
+    @property
+    def of_stage(self) -> str:
+        """What a sentence about the place adds, `` of stage 'NAME'``; nothing on this machine."""
+        return "" if self.stage is None else f" of stage '{self.stage.name}'"
 
     def load_config(self) -> Config:
         """Read the configuration.
@@ -59,7 +67,8 @@ def with_place(handler: Handler) -> Handler:
     def command(
         *args: Any, data: Path, config: Path | None, as_json: bool, targets: tuple[str, ...] = (), **kwargs: Any
     ) -> None:
-        place = Place(data=data, config=config_or_default(config), targets=targets, as_json=as_json)
+        stage = taken_stage(kwargs)
+        place = Place(data=data, config=config_or_default(config), targets=targets, as_json=as_json, stage=stage)
         handler(place, *args, **kwargs)
 
     return command

@@ -10,6 +10,7 @@ from iii_runtime.cli.connection import engine
 from iii_runtime.cli.json_argument import read_json
 from iii_runtime.cli.output import print_json
 from iii_runtime.cli.place import Place, with_place
+from iii_runtime.cli.stage import stage_option
 from iii_runtime.cli.table import print_list
 from iii_runtime.core.payload import Json
 
@@ -22,6 +23,7 @@ def state() -> None:
 @state.command()
 @click.argument("scope")
 @click.argument("key")
+@stage_option
 @with_place
 def get(place: Place, scope: str, key: str) -> None:
     """Print a value; null if there is none."""
@@ -32,6 +34,7 @@ def get(place: Place, scope: str, key: str) -> None:
 @click.argument("scope")
 @click.argument("key")
 @click.argument("value", metavar="JSON")
+@stage_option
 @with_place
 def set_value(place: Place, scope: str, key: str, value: str) -> None:
     """Replace a value, and print the old and the new one.
@@ -43,6 +46,7 @@ def set_value(place: Place, scope: str, key: str, value: str) -> None:
 
 @state.command("list")
 @click.argument("scope")
+@stage_option
 @with_place
 def list_values(place: Place, scope: str) -> None:
     """Print the values of a scope, ordered by key."""
@@ -52,6 +56,7 @@ def list_values(place: Place, scope: str) -> None:
 @state.command()
 @click.argument("scope")
 @click.argument("key")
+@stage_option
 @with_place
 def delete(place: Place, scope: str, key: str) -> None:
     """Remove a value, and print what it was."""
@@ -59,6 +64,7 @@ def delete(place: Place, scope: str, key: str) -> None:
 
 
 @state.command()
+@stage_option
 @with_place
 def scopes(place: Place) -> None:
     """List the scopes that hold a value."""

@@ -10,6 +10,7 @@ import click
 from iii_runtime.cli.connection import engine
 from iii_runtime.cli.output import print_json
 from iii_runtime.cli.place import Place, with_place
+from iii_runtime.cli.stage import stage_option
 from iii_runtime.cli.table import print_list
 from iii_runtime.core.stream_protocol import Subscription
 
@@ -22,6 +23,7 @@ def stream() -> None:
 @stream.command("list")
 @click.argument("stream_name", metavar="STREAM")
 @click.argument("group", required=False)
+@stage_option
 @with_place
 def list_items(place: Place, stream_name: str, group: str | None) -> None:
     """Print the items of a group; without GROUP list the groups."""
@@ -43,13 +45,14 @@ def list_items(place: Place, stream_name: str, group: str | None) -> None:
 @click.argument("group")
 @click.option("--item", metavar="ID", help="One item of the group; by default all.")
 @click.option("--until", type=click.IntRange(1), metavar="N", help="End after N events, the first sync included.")
+@stage_option
 @with_place
 def watch(place: Place, stream_name: str, group: str, item: str | None, until: int | None) -> None:
     """Print each event of a group as it happens.
 
     The first one is what is stored (sync); sent events are not kept, so those of the past are not shown. Ctrl-C ends.
 
-    Needs a running host. When the connection is lost it is made again, and what is stored is printed again.
+    Needs a running host, or a stage. When the connection is lost it is made again, and what is stored is printed again.
     """
     # Here because `stream list` does without a WebSocket.
     from iii_runtime.cli.stream_watch import watch_stream  # noqa: PLC0415

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import aiohttp
+from yarl import URL
 
 from iii_runtime.cli.connection import running_host
 from iii_runtime.cli.output import json_text, say, visible
 from iii_runtime.cli.place import Place
+from iii_runtime.cli.stage import Stage
 from iii_runtime.core.errors import HostError, InvocationError
 from iii_runtime.core.payload import Json
 from iii_runtime.core.stream_protocol import Subscription
-from iii_runtime.hosts.embedded.host_file import RunningHost
+from iii_runtime.engine.stream_push import FRAME_TOO_LARGE
+
+_Find: TypeAlias = Callable[[], str | None]
+"""Returns the address of the WebSocket server; None if there is none at the moment."""
 
 _RECONNECT_SECONDS = 0.5
 _HEARTBEAT_SECONDS = 20.0
@@ -28,16 +33,19 @@ async def watch_stream(place: Place, subscription: Subscription, until: int | No
     """Print the events of a subscription, one a line, and reconnect whenever the connection is lost.
 
     Args:
-        place: Where the host runs. It may come back elsewhere: `host.json` is read anew for each connection.
+        place: Where the host runs. It may come back elsewhere: `host.json` is read anew for each connection, as is the
+            address of a stage, which takes one connection.
         subscription: What to see.
         until: How many events to print; None for no end.
 
     Raises:
-        HostError: `host_unreachable`: no host runs at the start. `stream_refused`: it takes no connection.
+        HostError: `host_unreachable`: no host runs at the start. `stream_refused`: it takes no connection. For a stage
+            see `StageStreams.address`.
         InvocationError: The host refused the subscription.
     """
-    host = running_host(place.data)
-    if host is None:
+    find = _host_address(place) if place.stage is None else _stage_address(place, place.stage)
+    address = find()
+    if address is None:
         raise HostError(
             f"no host is running on {place.data}, and events come from a running one. Start it with `iii-runtime dev`, "
             "or name its directory with --data.",
@@ -46,7 +54,7 @@ async def watch_stream(place: Place, subscription: Subscription, until: int | No
     printed = 0
     nothing: list[Json] | None = [] if subscription.item_id is None else None
     while True:
-        async with aclosing(_frames(host, subscription)) as frames:
+        async with aclosing(_frames(address, subscription)) as frames:
             async for frame in frames:
                 if printed == 0 and frame["event"].get("data") == nothing:
                     say(_EMPTY)
@@ -55,31 +63,51 @@ async def watch_stream(place: Place, subscription: Subscription, until: int | No
                 if printed == until:
                     return
         say("notice: the connection is lost; connecting again")
-        host = await _next_host(place)
+        address = await _next(find)
 
 
-async def _next_host(place: Place) -> RunningHost:
+def _host_address(place: Place) -> _Find:
+    def find() -> str | None:
+        host = running_host(place.data)
+        return None if host is None else f"ws://{host.stream}/"
+
+    return find
+
+
+def _stage_address(place: Place, stage: Stage) -> _Find:
+    # Here because it needs the AWS library.
+    from iii_runtime.cli.stage_engine import stage_streams  # noqa: PLC0415
+
+    return stage_streams(place, stage).address
+
+
+async def _next(find: _Find) -> str:
     while True:
         await asyncio.sleep(_RECONNECT_SECONDS)
-        host = running_host(place.data)
-        if host is not None:
-            return host
+        address = find()
+        if address is not None:
+            return address
 
 
-async def _frames(host: RunningHost, subscription: Subscription) -> AsyncGenerator[dict[str, Any]]:
+async def _frames(address: str, subscription: Subscription) -> AsyncGenerator[dict[str, Any]]:
     """Join and yield each event frame, until the connection ends however it does."""
     async with aiohttp.ClientSession() as session:
         try:
-            # No limit: a sync frame is as large as what is stored.
-            connection = session.ws_connect(f"ws://{host.stream}/", heartbeat=_HEARTBEAT_SECONDS, max_msg_size=0)
-            async with connection as socket:
+            # As it is, for it may be signed. No limit: a sync frame is as large as what is stored.
+            target = URL(address, encoded=True)
+            async with session.ws_connect(target, heartbeat=_HEARTBEAT_SECONDS, max_msg_size=0) as socket:
                 await socket.send_str(_join(subscription))
                 async for message in socket:
                     if message.type == aiohttp.WSMsgType.TEXT:
-                        yield _event_frame(json.loads(message.data))
+                        frame = json.loads(message.data)
+                        if frame.get("code") == FRAME_TOO_LARGE:
+                            # Of a stage: what is stored or has happened does not fit; the subscription goes on.
+                            say(f"notice: {frame['message']}")
+                        else:
+                            yield _event_frame(frame)
         except aiohttp.WSServerHandshakeError as error:
             raise HostError(
-                f"the host refuses the connection to ws://{host.stream}/ with status {error.status}.",
+                f"the connection to {address.partition('?')[0]} is refused with status {error.status}.",
                 code="stream_refused",
             ) from error
         except (aiohttp.ClientError, OSError, TimeoutError):
@@ -98,6 +126,9 @@ def _join(subscription: Subscription) -> str:
 
 
 def _event_frame(frame: dict[str, Any]) -> dict[str, Any]:
+    if "type" not in frame:
+        # So speaks API Gateway itself, when the Lambda behind it has failed.
+        raise HostError(f"the server cannot carry it out: {frame.get('message')}.", code="stream_refused")
     if frame["type"] == "error":
         raise InvocationError(frame["code"], frame["message"])
     if frame["event"]["type"] == "unauthorized":

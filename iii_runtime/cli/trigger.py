@@ -12,6 +12,7 @@ from iii_runtime.cli.event_file import payloads_of
 from iii_runtime.cli.json_argument import read_json
 from iii_runtime.cli.output import print_json, say
 from iii_runtime.cli.place import Place, with_place, worker_option
+from iii_runtime.cli.stage import stage_option
 from iii_runtime.core.payload import Json
 from iii_runtime.core.trigger_request import Action, TriggerActionEnqueue, TriggerActionVoid, TriggerRequest
 
@@ -32,6 +33,7 @@ from iii_runtime.core.trigger_request import Action, TriggerActionEnqueue, Trigg
 @click.option("--timeout-ms", type=click.IntRange(1), metavar="N", help="Wait so long for the result.")
 @click.option("--metadata", metavar="JSON", help="Object for handlers with a `metadata` parameter.")
 @worker_option
+@stage_option
 @with_place
 def trigger(  # noqa: PLR0913 - one for each option
     place: Place,

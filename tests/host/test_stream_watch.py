@@ -11,7 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from iii_runtime.cli.main import cli
+from iii_runtime.hosts.aws_lambda.websocket_endpoint import WEBSOCKET_URL
 from tests.host.process import PATIENCE_S, DevProcess
+from tests.host.stage import lambda_service, own_credentials
 
 pytestmark = pytest.mark.process
 WORKER = """
@@ -68,3 +70,18 @@ def test_events_stand_in_columns_and_a_step_says_step_and_time_once(host: DevPro
         'step_update charge-payment {"by": "card", "status": "running"}',
         "create      i              [1]",
     ]
+
+
+def test_a_stream_of_a_stage_is_watched_over_its_websocket(host: DevProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The WebSocket API is the server of this host."""
+    own_credentials(monkeypatch)
+    endpoint = f"http://{json.loads((host.data / 'host.json').read_text())['stream']}/"
+    settings = {"Environment": {"Variables": {WEBSOCKET_URL: endpoint}}}
+    lambda_service(monkeypatch, "GetFunctionConfiguration", lambda _name, _body: (200, {}, settings))
+    ticket = {"statusCode": 201, "body": '{"ticket": "t"}'}
+    asked = lambda_service(monkeypatch, "Invoke", lambda _name, _body: (200, {}, ticket))
+    call(host, "stream::set", {"stream_name": "s", "group_id": "watched", "item_id": "i", "data": {"n": 1}})
+    command = ["stream", "watch", "s", "watched", "--until", "1", "--json", "--stage", "prod", "--app", "shop"]
+    result = CliRunner().invoke(cli, command, catch_exceptions=False)
+    assert json.loads(result.stdout)["event"] == {"type": "sync", "data": [{"n": 1}]}
+    assert [name for name, _ in asked] == ["shop-prod-x-websocket"]
