@@ -1,13 +1,14 @@
 # The tasks of a developer. `make` alone lists them.
 
 PYTHON ?= python3
+STAGE ?= dev
 VENV := .venv
 BIN := $(VENV)/bin
 # Newer than pyproject.toml and constraints.txt once they are installed.
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test check clean
+.PHONY: help demo dev test check bundle synth clean
 
 help: ## List these tasks
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,8 +30,14 @@ check: $(INSTALLED) ## Check format, lint, types, layers and house rules
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/house
 
+bundle: $(INSTALLED) ## Build what the Lambdas run, into build/lambda
+	$(BIN)/python -m iii_runtime.cdk.bundle
+
+synth: bundle ## Synthesise the stacks of a stage into cdk.out: make synth STAGE=prod
+	CDK_CONTEXT_JSON='{"stage": "$(STAGE)"}' $(BIN)/python app.py
+
 clean: ## Remove everything that was made here, except ./data
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build cdk.out node_modules dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml constraints.txt

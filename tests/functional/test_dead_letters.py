@@ -78,7 +78,7 @@ async def test_letters_are_listed_in_the_order_of_their_deaths_and_counted_exact
         },
     }
     assert await call(harness, "engine::queue::dlq_topics") == [
-        {"topic": "mail", "broker_type": "embedded", "message_count": 5}
+        {"topic": "mail", "broker_type": harness.stores.broker, "message_count": 5}
     ]
     listed = {row["name"]: row for row in await call(harness, "engine::queue::list")}
     assert set(listed) == {"default", "mail", "quick", "pay", "one", "few", "patient"}
@@ -226,7 +226,7 @@ async def test_the_letters_of_a_topic_are_those_of_all_its_subscribers(
             (1, "b::b"),
         ]
         assert await call(harness, "engine::queue::list_topics") == [
-            {"name": "paid", "broker_type": "embedded", "subscriber_count": 2}
+            {"name": "paid", "broker_type": harness.stores.broker, "subscriber_count": 2}
         ]
         stats = await call(harness, "engine::queue::topic_stats", topic="paid")
         assert (stats["dlq_depth"], stats["consumer_count"]) == (4, 2)

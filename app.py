@@ -1,0 +1,32 @@
+"""Synthesises the stacks: run by `cdk`, or as `python app.py`, which leaves them in `cdk.out`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import aws_cdk as cdk
+
+from iii_runtime.core.errors import IiiError
+from infra.stacks import add_stacks
+
+
+def main() -> int:
+    """Synthesise; return the exit code."""
+    # The CLI says where to and reads cdk.json itself; without it this is done here.
+    os.environ.setdefault("CDK_OUTDIR", "cdk.out")
+    settings = json.loads(Path(__file__).with_name("cdk.json").read_text("utf-8"))
+    app = cdk.App(context=settings["context"], analytics_reporting=False)
+    try:
+        add_stacks(app)
+    except IiiError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    app.synth()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

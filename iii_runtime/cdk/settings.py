@@ -1,0 +1,169 @@
+"""What an app is synthesised from: the settings of the constructs, and the plan that follows from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+import aws_cdk as cdk
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from iii_runtime.adapters.system import SystemClock
+from iii_runtime.cdk.bundle import Platform, current_bundle
+from iii_runtime.cdk.deployed import read_deployed, remember_last_deploy
+from iii_runtime.cdk.functions import FunctionSettings
+from iii_runtime.cdk.project import Description, Project, default_config, describe
+from iii_runtime.core.config.schema import STAGE_RULE
+from iii_runtime.core.config.values import DEFAULT_STAGE
+from iii_runtime.core.errors import HostError
+from iii_runtime.plan.app import plan_app
+from iii_runtime.plan.app_plan import AppPlan
+from iii_runtime.plan.manifest import read_manifest
+from iii_runtime.plan.names import Deployment
+
+
+class AppSettings(TypedDict, total=False):
+    """The keywords of `IiiApp` and `IiiStacks`. All may be left out.
+
+    Attributes:
+        functions: Files, folders or dotted modules that register the functions; `functions` by default.
+        config: The configuration file; by default `iii-config.yaml`, if there is one. None runs on defaults.
+        stage: Name of the stage; by default that of the context (`-c stage=prod`), else `dev`.
+        project_root: Folder that the above is relative to; the current one by default.
+        include: Files and folders that the code needs besides the modules it imports.
+        requirements: File with the libraries of the code; `requirements.txt` beside it by default, if there is one.
+        manifest: What the app registers, see `iii_runtime.plan.manifest`; by default the code is imported to find out.
+        code: What the Lambdas run; by default the bundle that `python -m iii_runtime.cdk.bundle` builds.
+        environment: Variables for all registered functions, besides those they declare.
+        alarms: Whether there are alarms, which cost something each; True by default, unless the context says
+            `-c alarms=off`.
+        alarm_email: Who is written to when an alarm is raised; by default that of the context (`-c alarm_email=...`).
+        websocket_access_logs: Whether the WebSocket API logs its connections. It needs a role that is set once for an
+            account and region in the settings of API Gateway. False by default.
+    """
+
+    functions: str | Sequence[str]
+    config: str | None
+    stage: str | None
+    project_root: str | Path | None
+    include: Sequence[str]
+    requirements: str | None
+    manifest: Mapping[str, Any] | None
+    code: lambda_.Code | None
+    environment: Mapping[str, str] | None
+    alarms: bool | None
+    alarm_email: str | None
+    websocket_access_logs: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synthesis:
+    """What stacks are made from.
+
+    Attributes:
+        plan: Everything to create.
+        make_code: Makes the code of the Lambdas, once for each stack.
+        environment: Variables for all registered functions.
+        has_alarms: Whether there are alarms.
+        alarm_email: Who is written to when an alarm is raised.
+        websocket_access_logs: Whether the WebSocket API logs its connections.
+    """
+
+    plan: AppPlan
+    make_code: Callable[[], lambda_.Code]
+    environment: Mapping[str, str]
+    has_alarms: bool
+    alarm_email: str | None
+    websocket_access_logs: bool
+
+    def for_stack(self) -> FunctionSettings:
+        """Return what the Lambdas of one stack have in common."""
+        return FunctionSettings(stage=self.plan.stage, code=self.make_code(), environment=self.environment)
+
+
+def prepare(scope: Construct, settings: AppSettings) -> Synthesis:
+    """Find out what an app is to be made of.
+
+    Args:
+        scope: Where the context is looked up.
+        settings: The keywords of the construct.
+
+    Raises:
+        AppInvalidError: Something cannot be, or would silently go wrong.
+        HostError: `discovery_failed`, `bundle_missing`, `deployed_unreadable`; the message says what to do.
+    """
+    project = _project(settings)
+    description = _description(project, settings)
+    manifest = read_manifest(description.manifest)
+    deployment = Deployment(
+        app=manifest.config.aws.app,
+        stage=_checked(settings.get("stage") or _context(scope, "stage") or DEFAULT_STAGE),
+        region=cdk.Aws.REGION,
+        account=cdk.Aws.ACCOUNT_ID,
+        partition=cdk.Aws.PARTITION,
+    )
+    remember_last_deploy(project.root)
+    previous = read_deployed(project.root, deployment.stage)
+    plan = plan_app(manifest, deployment, previous=previous, now=SystemClock().now())
+    alarms = settings.get("alarms")
+    return Synthesis(
+        plan=plan,
+        make_code=_code(project, description, plan, settings.get("code")),
+        environment=settings.get("environment") or {},
+        has_alarms=_context(scope, "alarms") != "off" if alarms is None else alarms,
+        alarm_email=settings.get("alarm_email") or _context(scope, "alarm_email"),
+        websocket_access_logs=settings.get("websocket_access_logs", False),
+    )
+
+
+def _project(settings: AppSettings) -> Project:
+    functions = settings.get("functions", "functions")
+    environment = settings.get("environment") or {}
+    root = Path(settings.get("project_root") or Path.cwd()).resolve()
+    return Project(
+        root=root,
+        functions=(functions,) if isinstance(functions, str) else tuple(functions),
+        config=settings.get("config", default_config(root)),
+        include=tuple(settings.get("include", ())),
+        requirements=settings.get("requirements"),
+        # What is known only after the deployment is no use to the import.
+        environment={name: value for name, value in environment.items() if not cdk.Token.is_unresolved(value)},
+    )
+
+
+def _description(project: Project, settings: AppSettings) -> Description:
+    manifest = settings.get("manifest")
+    if manifest is None:
+        return describe(project)
+    if settings.get("code") is not None:
+        return Description(manifest=manifest, code={})
+    return Description(manifest=manifest, code=describe(project).code)
+
+
+def _code(
+    project: Project, description: Description, plan: AppPlan, given: lambda_.Code | None
+) -> Callable[[], lambda_.Code]:
+    if given is not None:
+        return lambda: given
+    platform = Platform(plan.stage.architecture, plan.stage.python)
+    bundle = str(current_bundle(project, platform, description))
+    # A code is of one stack; the files behind it are uploaded once all the same.
+    return lambda: lambda_.Code.from_asset(bundle)
+
+
+def _context(scope: Construct, key: str) -> str | None:
+    value = scope.node.try_get_context(key)
+    return str(value) if value else None
+
+
+def _checked(stage: str) -> str:
+    if re.fullmatch(STAGE_RULE, stage) is None:
+        raise HostError(
+            f"'{stage}' is no name of a stage: 2 to 12 lower-case letters and digits, the first one a letter.",
+            code="stage_invalid",
+        )
+    return stage

@@ -1,0 +1,230 @@
+"""What is in a bundle: the code, the runtime less what no Lambda needs, the libraries, the manifest."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from iii_runtime.cdk import IiiStacks, libraries
+from iii_runtime.cdk.bundle import BUNDLES, MAX_ZIP_BYTES, Platform, build_bundle, current_bundle, platforms_of
+from iii_runtime.cdk.bundle_files import LEFT_OUT, assemble, measure
+from iii_runtime.cdk.project import Description, Project, describe
+from iii_runtime.core.config.values import AwsConfig, StageConfig
+from iii_runtime.core.errors import HostError
+from tests.infra.synthesis import ROOT, new_app
+
+WORKER = """
+from iii_runtime import register_worker
+
+worker = register_worker(worker_name="shop")
+
+@worker.function("shop::buy")
+def buy(order: dict) -> dict:
+    return order
+"""
+PLATFORM = Platform("arm64", "3.14")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A project with one file of functions, and libraries as if uv had installed them."""
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "shop.py").write_text(WORKER)
+    made = Project(root=root, functions=("shop.py",), config=None)
+    install(made)
+    return made
+
+
+def install(project: Project, architecture: str = "arm64", python: str = "3.14") -> None:
+    """Put one small library where the libraries of a bundle are."""
+    place = project.root / BUNDLES / f"libraries-{architecture}-{python}"
+    (place / "python" / "small").mkdir(parents=True)
+    (place / "python" / "small" / "__init__.py").write_text("SIZE = 'small'\n")
+    inputs = libraries._inputs(project, architecture, python, tracing=False)
+    (place / ".inputs").write_text(libraries._digest(inputs))
+
+
+def names_in(bundle: Path) -> set[str]:
+    return {path.relative_to(bundle).as_posix() for path in bundle.rglob("*") if path.is_file()}
+
+
+def test_a_bundle_has_code_runtime_libraries_and_manifest(project: Project) -> None:
+    bundle = build_bundle(project, PLATFORM)
+    names = names_in(project.root / bundle.path)
+    assert bundle.path == Path("build", "lambda", "arm64-3.14")
+    assert {"shop.py", "iii_runtime/__init__.py", "small/__init__.py", "iii-manifest.json"} <= names
+    manifest = json.loads((project.root / bundle.path / "iii-manifest.json").read_text())
+    assert [each["id"] for each in manifest["functions"]] == ["shop::buy"]
+
+
+def test_no_tests_no_cdk_no_command_line_and_no_other_host_is_in_it(project: Project) -> None:
+    names = names_in(project.root / build_bundle(project, PLATFORM).path)
+    for part in LEFT_OUT:
+        assert not any(name.startswith(f"iii_runtime/{part}") for name in names), part
+    assert not any("__pycache__" in name or "/tests/" in name for name in names)
+    assert "iii_runtime/hosts/aws_lambda/function.py" in names
+
+
+def imported_by(source: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def test_the_runtime_in_it_imports_nothing_that_was_left_out(project: Project) -> None:
+    root = project.root / build_bundle(project, PLATFORM).path
+    for source in (root / "iii_runtime").rglob("*.py"):
+        for module in imported_by(source):
+            if module.partition(".")[0] == "iii_runtime":
+                place = root.joinpath(*module.split("."))
+                assert place.is_dir() or place.with_suffix(".py").is_file(), (source.relative_to(root), module)
+            assert module.partition(".")[0] not in {"aws_cdk", "aiohttp", "click", "rich", "watchfiles", "yaml"}
+
+
+def test_the_same_sources_make_the_same_bundle(project: Project) -> None:
+    described = describe(project)
+    place = libraries.require_libraries(project, project.root / BUNDLES, "arm64", "3.14", tracing=False)
+    first = measure(assemble(described, project, place, project.root / "1"))
+    os.utime(project.root / "shop.py", (0, 0))
+    (project.root / "shop.py").chmod(0o600)
+    second = measure(assemble(described, project, place, project.root / "2"))
+    assert (first.digest, first.zip_bytes) == (second.digest, second.zip_bytes)
+    (project.root / "shop.py").write_text(WORKER.replace("buy(", "sell("))
+    assert measure(assemble(described, project, place, project.root / "3")).digest != first.digest
+
+
+def test_everybody_may_read_a_bundle_whoever_built_it(project: Project) -> None:
+    described, before = describe(project), os.umask(0o077)
+    try:
+        root = project.root / build_bundle(project, PLATFORM, description=described).path
+    finally:
+        os.umask(before)
+    modes = {path.stat().st_mode & 0o777 for path in root.rglob("*") if path.is_file()}
+    folders = {path.stat().st_mode & 0o777 for path in root.rglob("*") if path.is_dir()}
+    assert (modes, folders) == ({0o644}, {0o755})
+
+
+def test_a_synthesis_brings_the_bundle_up_to_the_present_code(project: Project) -> None:
+    path = current_bundle(project, PLATFORM, describe(project))
+    untouched = (path / "small" / "__init__.py").stat().st_ino
+    assert current_bundle(project, PLATFORM, describe(project)) == path
+    assert (path / "small" / "__init__.py").stat().st_ino == untouched
+    (project.root / "shop.py").write_text(WORKER + "\n# changed\n")
+    current_bundle(project, PLATFORM, describe(project))
+    assert (path / "shop.py").read_text().endswith("# changed\n")
+
+
+@pytest.mark.parametrize("change", ["a file more", "a file less", "another library", "another manifest"])
+def test_a_bundle_that_was_tampered_with_is_made_anew(project: Project, change: str) -> None:
+    described = describe(project)
+    path = current_bundle(project, PLATFORM, described)
+    before = measure(path).digest
+    changes: dict[str, Callable[[], object]] = {
+        "a file more": lambda: (path / "more.py").write_text(""),
+        "a file less": (path / "shop.py").unlink,
+        "another library": lambda: (path / "small" / "__init__.py").write_text(""),
+        "another manifest": lambda: (path / "iii-manifest.json").write_text("{}"),
+    }
+    changes[change]()
+    assert measure(current_bundle(project, PLATFORM, described)).digest == before
+
+
+def test_a_synthesis_without_libraries_says_how_to_get_them(project: Project) -> None:
+    with pytest.raises(HostError, match="Run `make bundle`") as refused:
+        current_bundle(project, Platform("x86_64", "3.13"), describe(project))
+    assert refused.value.code == "bundle_missing"
+
+
+def test_other_requirements_make_the_libraries_stale(project: Project) -> None:
+    (project.root / "requirements.txt").write_text("httpx\n")
+    with pytest.raises(HostError, match="its libraries have changed"):
+        current_bundle(project, PLATFORM, describe(project))
+
+
+def test_what_the_code_needs_besides_is_included_by_name(project: Project) -> None:
+    (project.root / "templates").mkdir()
+    (project.root / "templates" / "mail.txt").write_text("Dear customer")
+    wider = Project(root=project.root, functions=("shop.py",), config=None, include=("templates",))
+    assert "templates/mail.txt" in names_in(project.root / build_bundle(wider, PLATFORM).path)
+
+
+def test_what_is_to_be_included_and_is_not_there_is_refused(project: Project) -> None:
+    wider = Project(root=project.root, functions=("shop.py",), config=None, include=("nothing",))
+    with pytest.raises(HostError, match="nothing: no such file or folder to include") as refused:
+        build_bundle(wider, PLATFORM)
+    assert refused.value.code == "include_missing"
+
+
+def test_code_named_like_a_library_is_refused(project: Project) -> None:
+    (project.root / "small").mkdir()
+    (project.root / "small" / "__init__.py").write_text("")
+    (project.root / "shop.py").write_text(WORKER + "import small\n")
+    with pytest.raises(HostError, match="a library of the bundle has the name") as refused:
+        build_bundle(project, PLATFORM)
+    assert refused.value.code == "bundle_name_taken"
+
+
+def test_a_bundle_above_the_limit_is_refused_with_what_makes_it_large(project: Project) -> None:
+    place = project.root / BUNDLES / "libraries-arm64-3.14" / "python" / "small"
+    (place / "model.bin").write_bytes(os.urandom(MAX_ZIP_BYTES + 1))
+    with pytest.raises(HostError, match=r"Largest, unpacked: small 10\.0 MB") as refused:
+        build_bundle(project, PLATFORM)
+    assert refused.value.code == "bundle_too_large"
+
+
+def test_there_is_a_bundle_for_each_platform_that_a_stage_asks_for() -> None:
+    stages = {"prod": StageConfig(architecture="x86_64"), "old": StageConfig(python="3.12"), "same": StageConfig()}
+    assert [each.name for each in platforms_of(AwsConfig(stages=stages))] == ["arm64-3.12", "arm64-3.14", "x86_64-3.14"]
+
+
+def test_the_runtime_asks_for_the_versions_that_its_package_asks_for() -> None:
+    own = libraries._own_requirements(tracing=False)
+    assert own[0].startswith("pydantic>=")
+    assert own[-1] == "boto3"
+    assert all(">=" in each or each == "tzdata" for each in own[:-1])
+
+
+def test_only_stages_that_trace_pay_for_the_library_of_traces() -> None:
+    assert "aws-xray-sdk" in libraries._own_requirements(tracing=True)
+    assert "aws-xray-sdk" not in libraries._own_requirements(tracing=False)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "python", "platform"),
+    [
+        ("arm64", "3.14", "aarch64-manylinux_2_28"),
+        ("x86_64", "3.12", "x86_64-manylinux_2_28"),
+        ("x86_64", "3.11", "x86_64-manylinux2014"),
+    ],
+)
+def test_wheels_fit_processor_and_system_of_the_runtime(architecture: str, python: str, platform: str) -> None:
+    asked = libraries._platform(architecture, python)
+    assert asked[asked.index("--python-platform") + 1] == platform
+    assert asked[asked.index("--only-binary") + 1] == ":all:"
+
+
+def test_every_stack_runs_the_same_bundle(project: Project, tmp_path: Path) -> None:
+    (project.root / "iii-config.yaml").write_text("workers: [{name: iii-aws, config: {stacks: 2}}]")
+    app = new_app(tmp_path / "cdk.out")
+    stacks = IiiStacks(app, project_root=project.root, functions="shop.py").stacks
+    app.synth()
+    keys: list[object] = []
+    for stack in stacks:
+        template = json.loads((tmp_path / "cdk.out" / f"{stack.stack_name}.template.json").read_text())
+        functions = [each for each in template.get("Resources", {}).values() if each["Type"] == "AWS::Lambda::Function"]
+        keys += [each["Properties"]["Code"]["S3Key"] for each in functions]
+    assert len(keys) == 1 + 5
+    assert len(set(map(str, keys))) == 1
+
+
+def test_what_is_registered_here_is_in_the_description_of_this_repository() -> None:
+    described: Description = describe(Project(root=ROOT))
+    assert described.code == {"functions": ROOT / "functions"}

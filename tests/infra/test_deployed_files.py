@@ -1,0 +1,142 @@
+"""What a deployment has made is remembered in files, and the next synthesis keeps to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iii_runtime import Queue, Worker
+from iii_runtime.cdk.deployed import LAST_DEPLOY, read_deployed, remember_last_deploy
+from iii_runtime.core.config import Config, QueueConfig
+from iii_runtime.core.config.values import AwsConfig, StageConfig, StreamConfig
+from iii_runtime.core.errors import HostError
+from iii_runtime.plan.deployed import DeployedQueue
+from iii_runtime.plan.findings import AppInvalidError
+from tests.infra.synthesis import CDK_JSON, Synthesised, manifest_of, synthesise
+
+
+def app_with(*, stacks: int = 1, functions: int = 1, **queue: Any) -> dict[str, Any]:
+    """Return the manifest of an app with a queue `pay` and some functions."""
+
+    def register(worker: Worker) -> None:
+        worker.function("shop::pay", triggers=[Queue("pay")])(print)
+        for number in range(1, functions):
+            worker.function(f"shop::a-function-with-a-long-name-{number}")(print)
+
+    config = Config(
+        queues={"pay": QueueConfig(name="pay", **queue)},
+        stream=StreamConfig(auth="iam"),
+        aws=AwsConfig(app="shop", defaults=StageConfig(stacks=stacks)),
+    )
+    return manifest_of(config, register)
+
+
+def deploy(root: Path, made: Synthesised) -> None:
+    """Leave the file that `cdk deploy` leaves: the outputs of each stack, filled in."""
+    outputs: dict[str, Mapping[str, str]] = {
+        name: {key: str(template.text(each["Value"])) for key, each in template.content.get("Outputs", {}).items()}
+        for name, template in made.templates.items()
+    }
+    file = root / LAST_DEPLOY
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(outputs, indent=2))
+
+
+def test_the_file_of_the_outputs_is_the_one_that_the_command_line_is_told_to_write() -> None:
+    assert CDK_JSON["outputsFile"] == LAST_DEPLOY.as_posix()
+
+
+def test_a_queue_of_another_type_is_refused_once_the_stage_was_deployed(tmp_path: Path) -> None:
+    deploy(tmp_path, synthesise(tmp_path, manifest=app_with()))
+    with pytest.raises(AppInvalidError, match="queue 'pay' was deployed as a standard queue"):
+        synthesise(tmp_path, manifest=app_with(concurrency=1))
+
+
+def test_the_next_synthesis_writes_a_file_for_the_stage_that_was_deployed(tmp_path: Path) -> None:
+    deploy(tmp_path, synthesise(tmp_path, manifest=app_with()))
+    synthesise(tmp_path, manifest=app_with(), context={"stage": "test"})
+    deployed = read_deployed(tmp_path, "dev")
+    assert deployed is not None
+    assert (deployed.app, deployed.stage, deployed.queues["pay"]) == (
+        "shop",
+        "dev",
+        DeployedQueue(type="standard", stack=0),
+    )
+    assert read_deployed(tmp_path, "test") is None
+
+
+def test_the_deployment_of_another_stage_forgets_nothing(tmp_path: Path) -> None:
+    for stage in ("dev", "test"):
+        deploy(tmp_path, synthesise(tmp_path, manifest=app_with(), context={"stage": stage}))
+    synthesise(tmp_path, manifest=app_with())
+    assert [path.name for path in sorted((tmp_path / "deployed").iterdir())] == [
+        "dev.json",
+        "last-deploy.json",
+        "test.json",
+    ]
+
+
+def test_a_plan_too_long_for_one_output_comes_in_parts(tmp_path: Path) -> None:
+    made = synthesise(tmp_path, manifest=app_with(functions=60))
+    parts = {key: each["Value"] for key, each in made.core.content["Outputs"].items() if "DeployedPlan" in key}
+    assert len(parts) > 2
+    assert max(len(text) for text in parts.values()) <= 1000
+    deploy(tmp_path, made)
+    remember_last_deploy(tmp_path)
+    deployed = read_deployed(tmp_path, "dev")
+    assert deployed is not None
+    assert len(deployed.functions) == 60
+
+
+def test_a_function_stays_in_its_stack_when_there_are_more_stacks(tmp_path: Path) -> None:
+    def homes(made: Synthesised) -> dict[str, str]:
+        return {
+            each["Properties"]["FunctionName"]: template.name
+            for template in made.templates.values()
+            for each in template.of("AWS::Lambda::Function").values()
+        }
+
+    before = synthesise(tmp_path / "1", manifest=app_with(stacks=2, functions=12), project_root=tmp_path)
+    deploy(tmp_path, before)
+    after = synthesise(tmp_path / "2", manifest=app_with(stacks=3, functions=12), project_root=tmp_path)
+    assert homes(after) == homes(before)
+
+
+def test_a_file_that_did_not_change_is_not_written_again(tmp_path: Path) -> None:
+    deploy(tmp_path, synthesise(tmp_path, manifest=app_with()))
+    remember_last_deploy(tmp_path)
+    file = tmp_path / "deployed" / "dev.json"
+    file.chmod(0o444)
+    written = file.stat().st_mtime_ns
+    remember_last_deploy(tmp_path)
+    assert file.stat().st_mtime_ns == written
+
+
+def test_outputs_of_an_app_inside_another_stack_are_found_too(tmp_path: Path) -> None:
+    made = synthesise(tmp_path, manifest=app_with())
+    text = made.core.content["Outputs"]["DeployedPlan"]["Value"]
+    file = tmp_path / LAST_DEPLOY
+    file.parent.mkdir()
+    file.write_text(json.dumps({"Mine": {"AppDeployedPlan": text, "Other": "x"}}))
+    remember_last_deploy(tmp_path)
+    assert read_deployed(tmp_path, "dev") is not None
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"s": {"DeployedPlan": "{}"}}', '{"s": {"DeployedPlan": "{"}}'])
+def test_damaged_outputs_are_refused(tmp_path: Path, content: str) -> None:
+    file = tmp_path / LAST_DEPLOY
+    file.parent.mkdir()
+    file.write_text(content)
+    with pytest.raises(HostError) as refused:
+        remember_last_deploy(tmp_path)
+    assert refused.value.code == "deployed_unreadable"
+
+
+def test_without_a_deployment_nothing_is_remembered(tmp_path: Path) -> None:
+    remember_last_deploy(tmp_path)
+    assert read_deployed(tmp_path, "dev") is None
+    assert list(tmp_path.iterdir()) == []
