@@ -12,7 +12,7 @@ from iii_runtime.core.letter_transport import MAX_LETTER_BYTES, read_member
 from iii_runtime.core.message import TOPIC_FUNCTION, Envelope, decode_envelope, encode_envelope
 from iii_runtime.core.queue import QueueSpec
 from iii_runtime.ports.message_queue import Delivery
-from tests.contract.sqs_stage import ERROR, FIFO, LEASE, STANDARD, Stage, open_stage
+from tests.contract.sqs_stage import ERROR, FIFO, LEASE, STANDARD, KilledError, Stage, open_stage
 
 RECEIPT = "5b2f0d3e-8f3a-4c55-9b6d-0a4b8a1f7c11"
 SUBSCRIPTION = QueueSpec(name="topic/paid/mail::send", topic="paid", function_id="mail::send")
@@ -163,6 +163,21 @@ class TestRedrivesByHand:
         first, second = stage.records(stage.url(STANDARD))
         assert await stage.queue.take(STANDARD, first) is not None
         assert await stage.queue.take(STANDARD, second) is None
+        assert len(stage.waiting(stage.url(STANDARD))) == 1
+
+    async def test_of_two_letters_of_one_death_one_runs(self, stage: Stage) -> None:
+        """The host that put the first was killed before it acknowledged; the next put one more, under its own token."""
+        await stage.send(STANDARD, RECEIPT)
+        delivery = await stage.receive_one(STANDARD)
+        stage.mishaps.begin(kill_at=2)
+        with pytest.raises(KilledError):
+            await stage.queue.bury(delivery, "failed", ERROR, 1)
+        stage.mishaps.begin()
+        stage.clock.advance(LEASE)
+        assert await stage.queue.receive(STANDARD, 10, LEASE) == []
+        assert stage.console_redrive(STANDARD) == 2
+        ran = await stage.queue.receive(STANDARD, 10, LEASE)
+        assert [delivery.receipt for delivery in ran] == [RECEIPT]
         assert len(stage.waiting(stage.url(STANDARD))) == 1
 
     async def test_in_fifo_it_goes_back_into_its_own_group(self, stage: Stage) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from iii_runtime.adapters.aws.reconciler import HOLD, LIMIT, Reconciled
+from iii_runtime.adapters.aws.reconciler import AGAIN, HOLD, LIMIT, Reconciled
 from iii_runtime.core.letter_transport import read_member, with_token
 from iii_runtime.core.queue import QueueSpec
 from iii_runtime.ports.message_queue import Delivery
@@ -255,6 +255,20 @@ class TestSweep:
         assert await stage.reconciler.sweep([STANDARD]) == {}
         assert await stage.reconciler.sweep([STANDARD]) == {"orders": Reconciled(adopted=1, kept=1)}
         assert await stage.reconciler.sweep([STANDARD]) == {}
+
+    async def test_a_difference_that_stays_is_looked_into_now_and_then(self, stage: Stage) -> None:
+        """SQS keeps a letter for 14 days, its item is kept longer."""
+        await die(stage, STANDARD)
+        stage.services.clients.sqs.purge_queue(QueueUrl=stage.letter_url(STANDARD))
+        looks = [await stage.reconciler.sweep([STANDARD]) for _ in range(4)]
+        assert looks == [{}, {"orders": Reconciled()}, {}, {}]
+        stage.clock.advance(AGAIN)
+        assert await stage.reconciler.sweep([STANDARD]) == {"orders": Reconciled()}
+        await stage.send(STANDARD, "m2")
+        await move(stage, STANDARD)
+        await stage.send(STANDARD, "m3")
+        await move(stage, STANDARD)
+        assert await stage.reconciler.sweep([STANDARD]) == {"orders": Reconciled(adopted=2, kept=2)}
 
     async def test_a_queue_in_line_costs_one_request_and_four_queries(self, stage: Stage) -> None:
         await die(stage, STANDARD)

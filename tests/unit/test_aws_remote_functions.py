@@ -52,9 +52,9 @@ class Lambdas:
         self._error = error
         self._function_error = function_error
         self.clients = fake_clients()
-        events = self.clients.lambda_.meta.events
-        events.register("before-parameter-build.lambda.Invoke", self._note)
-        events.register("before-call.lambda.Invoke", self._reply)
+        for client in (self.clients.lambda_, self.clients.invoking(TIMEOUT)):
+            client.meta.events.register("before-parameter-build.lambda.Invoke", self._note)
+            client.meta.events.register("before-call.lambda.Invoke", self._reply)
 
     @property
     def only(self) -> tuple[str, str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -141,6 +142,17 @@ class TestClients:
         config: Any = fake_clients().lambda_.meta.config
         assert config.read_timeout > 900
         assert config.retries == {"mode": "standard", "total_max_attempts": 1}
+
+    @pytest.mark.parametrize(("seconds", "waited"), [(30, 60), (40, 60), (41, 120), (870, 900), (900, 910)])
+    def test_an_invoke_is_waited_for_a_little_longer_than_its_function_may_take(
+        self, seconds: int, waited: int
+    ) -> None:
+        clients = fake_clients()
+        client = clients.invoking(timedelta(seconds=seconds))
+        config: Any = client.meta.config
+        assert config.read_timeout == waited
+        assert config.retries == {"mode": "standard", "total_max_attempts": 1}
+        assert clients.invoking(timedelta(seconds=seconds)) is client
 
     def test_a_websocket_api_has_a_client_of_its_own(self) -> None:
         clients = fake_clients()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,9 @@ CONNECT_TIMEOUT_S = 3
 READ_TIMEOUT_S = 10
 INVOKE_TIMEOUT_S = 910
 """How long an invoke may take to answer: longer than any Lambda runs."""
+
+ANSWER_MARGIN = timedelta(seconds=20)
+"""How long after its time-out a function's Lambda has answered at the latest."""
 
 POST_TIMEOUT_S = 3
 """How long one viewer of a stream may take to be written to."""
@@ -63,6 +67,7 @@ class Clients:
         self._session = session
         self._endpoint_url = endpoint_url
         self._websockets: dict[str, ApiGatewayManagementApiClient] = {}
+        self._invoking: dict[int, LambdaClient] = {}
 
     @cached_property
     def dynamodb(self) -> DynamoDBClient:
@@ -112,6 +117,21 @@ class Clients:
             "lambda", region_name=self.region, endpoint_url=self._endpoint_url, config=_INVOKING
         )
         return client
+
+    def invoking(self, timeout: timedelta) -> LambdaClient:
+        """Return a Lambda client for an invoke whose function ends within `timeout`; it sends nothing twice.
+
+        A connection that is lost without a word is noticed soon after, and not only when any Lambda must have ended.
+        """
+        minutes = -(-(timeout + ANSWER_MARGIN) // timedelta(minutes=1))
+        if minutes * 60 >= INVOKE_TIMEOUT_S:
+            return self.lambda_
+        if minutes not in self._invoking:
+            config = _INVOKING.merge(Config(read_timeout=60 * minutes))
+            self._invoking[minutes] = self._make.client(
+                "lambda", region_name=self.region, endpoint_url=self._endpoint_url, config=config
+            )
+        return self._invoking[minutes]
 
     @cached_property
     def events(self) -> BaseClient:

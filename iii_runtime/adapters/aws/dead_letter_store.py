@@ -60,7 +60,7 @@ class DynamoDeadLetterStore:
         ids: IdSource,
         *,
         queues: Callable[[], Mapping[str, QueueSpec]],
-        reconciler: Reconciler,
+        reconciler: Reconciler | None,
     ) -> None:
         """Use the letters of a deployment.
 
@@ -72,7 +72,8 @@ class DynamoDeadLetterStore:
             clock: The time.
             ids: Tokens of redrives.
             queues: The app's queues by name; asked when needed.
-            reconciler: Brings items and dead-letter queues in line before all letters of a queue are moved.
+            reconciler: Brings items and dead-letter queues in line before all letters of a queue are moved. None leaves
+                that to the minute tick, for a host that may not take messages of dead-letter queues.
         """
         self._deployment = deployment
         self._blobs = blobs
@@ -135,7 +136,8 @@ class DynamoDeadLetterStore:
     async def redrive_all(self, queue: QueueSpec) -> int:
         """Redrive the letters present at the start, oldest first; return how many.
 
-        Before that it adopts what SQS has moved to the dead-letter queue by itself. It can be repeated after a crash.
+        Before that it adopts what SQS has moved to the dead-letter queue by itself; without a reconciler such a letter
+        counts once the minute tick has adopted it. It can be repeated after a crash.
 
         Raises:
             StoreError: See `failures`; `blob_missing`. Those before the refused one were redriven.
@@ -167,7 +169,7 @@ class DynamoDeadLetterStore:
         return refused is None or _has_ended(refused, item.generation, "discarded")
 
     async def discard_all(self, queue_name: str) -> int:
-        """Discard the letters present at the start, those that SQS has moved by itself too; return how many.
+        """Discard the letters present at the start, see `redrive_all` for what SQS has moved; return how many.
 
         Raises:
             StoreError: See `failures`. Those before the refused one were discarded.
@@ -180,11 +182,9 @@ class DynamoDeadLetterStore:
 
     async def _present(self, queue: QueueSpec, *, is_known: bool = True) -> Iterator[Sequence[str]]:
         """Return the receipts of the letters a queue has now, in parts, oldest death first."""
-        if is_known:
+        if is_known and self._reconciler is not None:
             await self._reconciler.reconcile(queue)
-        until_us = (self._clock.now_ms() + 1) * 1000 - 1
-        listed = await self._index.list(queue.name, until_us=until_us)
-        receipts = [entry.receipt for entry in listed]
+        receipts = [entry.receipt for entry in await self._index.list(queue.name)]
         return (receipts[start : start + _PART] for start in range(0, len(receipts), _PART))
 
     async def _prepare(self, queue: QueueSpec, receipt: str, item: MessageItem) -> _Redrive:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from iii_runtime.adapters.aws.attributes import Value, from_attributes, to_attributes
+from iii_runtime.adapters.aws.attributes import from_attributes, to_attributes
 from iii_runtime.adapters.aws.clients import Clients
 from iii_runtime.adapters.aws.failures import with_retries
 from iii_runtime.adapters.aws.message_item import item_key, item_of, partitions_of, receipt_of
@@ -52,28 +52,20 @@ class LetterIndex:
         """
         return len(await self.list(queue_name))
 
-    async def list(
-        self, queue_name: str, *, limit: int | None = None, until_us: int | None = None
-    ) -> list[ListedLetter]:
-        """Return the letters of a queue, oldest death first.
-
-        Args:
-            queue_name: Name of the queue.
-            limit: How many at most.
-            until_us: Leave out those that died later, Unix microseconds.
+    async def list(self, queue_name: str, *, limit: int | None = None) -> list[ListedLetter]:
+        """Return the letters of a queue, oldest death first, `limit` of them at most.
 
         Raises:
             StoreError: See `failures`.
         """
         found: list[list[ListedLetter]] = []
         for partition in partitions_of(queue_name):
-            values: dict[str, Value] = {":dq": partition}
-            text = "dq = :dq"
-            if until_us is not None:
-                values[":until"], text = until_us, "dq = :dq AND dt <= :until"
-            rows = self._table.query(Expression(text=text, values=values), index=LETTERS_INDEX, limit=limit)
+            condition = Expression(text="dq = :dq", values={":dq": partition})
+            rows = self._table.query(condition, index=LETTERS_INDEX, limit=limit)
             found.append([ListedLetter(cast(int, row["dt"]), receipt_of(cast(str, row["pk"]))) async for row in rows])
-        return list(heapq.merge(*(sorted(shard) for shard in found)))[:limit]
+        # While the index follows a message that has died again, it may list both deaths.
+        listed = {entry.receipt: entry for entry in heapq.merge(*(sorted(shard) for shard in found))}
+        return sorted(listed.values())[:limit]
 
     async def items(self, receipts: Sequence[str]) -> dict[str, MessageItem]:
         """Return the items of messages as they are now, by receipt.

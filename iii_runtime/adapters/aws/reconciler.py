@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from iii_runtime.adapters.aws.clients import Clients
@@ -40,6 +40,9 @@ HOLD = timedelta(seconds=60)
 
 LIMIT = timedelta(seconds=20)
 """How long one queue is looked through at most."""
+
+AGAIN = timedelta(minutes=15)
+"""When a queue is looked through again whose difference has stayed. SQS forgets a letter earlier than its item does."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,6 +119,7 @@ class Reconciler:
         self._receipts = Receipts(clients, clock, deletes=True)
         self._index = LetterIndex(clients, table, clock)
         self._differing: set[str] = set()
+        self._looked: dict[str, tuple[int, int, datetime]] = {}
 
     async def sweep(self, queues: Iterable[QueueSpec]) -> dict[str, Reconciled]:
         """Reconcile the queues whose list and dead-letter queue differ now and at the last sweep; return what was done.
@@ -128,14 +132,24 @@ class Reconciler:
         done: dict[str, Reconciled] = {}
         for queue in queues:
             counts = await count_messages(self._clients, self._url(queue), self._clock)
-            if counts.visible + counts.delayed + counts.in_flight == await self._index.count(queue.name):
+            sent, listed = counts.visible + counts.delayed + counts.in_flight, await self._index.count(queue.name)
+            if sent == listed:
                 self._differing.discard(queue.name)
-            elif queue.name in self._differing:
-                self._differing.discard(queue.name)
-                done[queue.name] = await self.reconcile(queue)
-            else:
+                self._looked.pop(queue.name, None)  # a difference from now on is another one
+            elif queue.name not in self._differing:
                 self._differing.add(queue.name)
+            elif self._is_news(queue.name, sent, listed):
+                done[queue.name] = await self.reconcile(queue)
         return done
+
+    def _is_news(self, name: str, sent: int, listed: int) -> bool:
+        """Return whether a difference is another one than at the last look, or that one was long ago."""
+        now = self._clock.now()
+        seen = self._looked.get(name)
+        if seen is not None and seen[:2] == (sent, listed) and now < seen[2] + AGAIN:
+            return False
+        self._looked[name] = (sent, listed, now)
+        return True
 
     async def reconcile(self, queue: QueueSpec) -> Reconciled:
         """Look through the dead-letter queue of `queue`, until it is empty or `LIMIT` has passed.

@@ -88,7 +88,7 @@ class LambdaFunctions:
             name = self._deployment.system_name("dispatcher")
         payload = await pack_call(replace(call, timeout=timeout), self._blobs, self._ids, is_forwarded=is_forwarded)
         try:
-            response = self._clients.lambda_.invoke(
+            response = self._clients.invoking(timeout).invoke(
                 FunctionName=name, InvocationType="RequestResponse", Payload=payload
             )
             body = response["Payload"].read()
