@@ -14,6 +14,7 @@ SECRET_SOURCES = ("ssm:", "secretsmanager:")
 QUEUE_USE, TOPIC_USE = "queue:", "topic:"
 
 _VARIABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_WILDCARDS = frozenset("*?$")
 _RESERVED_VARIABLES = ("AWS_", "LAMBDA_", "III_", "_")
 
 
@@ -102,6 +103,11 @@ def _secrets(given: object, function_id: str) -> dict[str, str]:
         if not any(source.startswith(prefix) and len(source) > len(prefix) for prefix in SECRET_SOURCES):
             raise RegistrationError(
                 f"function '{function_id}': secrets.{key} must be 'ssm:<parameter>' or 'secretsmanager:<secret>'."
+            )
+        if not _WILDCARDS.isdisjoint(source):
+            raise RegistrationError(
+                f"function '{function_id}': secrets.{key} must name one secret; '*', '?' and '$' are in no name, and "
+                "would let the role of the function read others."
             )
     return secrets
 

@@ -28,7 +28,7 @@ QUEUE_NAME_RULE = "a queue name of 1 to 80 letters, digits, '.', '_' or '-' that
 _QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _MAX_EXPONENT = 30
 _RECEIVES_BEYOND_ATTEMPTS = 3
-_SHARED_RECEIVES_BEYOND_ATTEMPTS = 30
+_RECEIVES_TO_BE_PUT_OFF = 30
 _MIN_RECEIVES = 5
 
 
@@ -47,6 +47,8 @@ class QueueSpec:
         function_id: The only function of a subscription's queue.
         batch_size: Messages one invocation of its consumer is given; more than one on AWS only.
         is_shared: Whether it is served by the dispatcher and not by one function's own host; on AWS only.
+        consumer: The function whose own host takes its messages, and passes on those for other functions; on AWS only,
+            and None for the queue of a subscription, which has no message for another function.
     """
 
     name: str
@@ -59,6 +61,7 @@ class QueueSpec:
     function_id: str | None = None
     batch_size: int = 1
     is_shared: bool = False
+    consumer: str | None = None
 
     @property
     def is_ordered(self) -> bool:
@@ -67,15 +70,32 @@ class QueueSpec:
 
     @property
     def max_receives(self) -> int:
-        """The receive after which a message is given up unrun: it killed its host each time.
+        """The receive after which any message of the queue is given up; where a broker counts, it does so there.
 
-        A shared queue grants more: there a receive is also used up when the function is busy. So does an ordered one in
-        batches, where a message is received, and returned unrun, with each failure of one before it.
+        - Batches grant the attempts of a whole batch: a message is received, and returned unrun, behind others that
+          have used up the time, or behind one of its group that has failed.
+        - 30 more are for messages that are put off because their function is busy, which uses up a receive each time.
+          Only a host that passes messages on to other hosts can find a function busy: the dispatcher, and the consumer
+          of a queue that takes messages for other functions.
         """
-        if self.is_shared:
-            return self.max_attempts + _SHARED_RECEIVES_BEYOND_ATTEMPTS
-        tries = self.max_attempts * (self.batch_size if self.is_ordered else 1)
-        return max(tries + _RECEIVES_BEYOND_ATTEMPTS, _MIN_RECEIVES)
+        if self.is_shared or self.consumer is not None:
+            return self.max_attempts * self.batch_size + _RECEIVES_TO_BE_PUT_OFF
+        return self._receives_to_run
+
+    def receives_for(self, function_id: str) -> int:
+        """Return the receive after which a message for a function is given up unrun: it killed its host each time.
+
+        The consumer's own messages are never put off, so one that kills its host is found out after its attempts and a
+        few receives more. A message for another function has `max_receives`: it cannot kill the host that passes it
+        on, and what it does to its own function's is a failed attempt. So has every message of an ordered queue in
+        batches: each is received, and returned unrun, whenever one before it in its group is put off.
+        """
+        is_own = function_id == self.consumer and not (self.is_ordered and self.batch_size > 1)
+        return self._receives_to_run if is_own else self.max_receives
+
+    @property
+    def _receives_to_run(self) -> int:
+        return max(self.max_attempts * self.batch_size + _RECEIVES_BEYOND_ATTEMPTS, _MIN_RECEIVES)
 
 
 def is_queue_name(name: object) -> bool:

@@ -79,6 +79,10 @@ class Deliverer:
 
         The function runs at least once; the message is acknowledged after it returned. A lost lease makes every
         write here a no-op: the next holder goes on.
+
+        A message that kills its host again and again is buried, see `QueueSpec.receives_for`. One whose function is
+        busy is put off, which is no attempt. A broker that counts receives for itself counts the put-offs too; nothing
+        is written about them, for who can be put off is known without: messages that are passed on to another host.
         """
         try:
             envelope = decode_envelope(delivery.body)
@@ -90,7 +94,7 @@ class Deliverer:
             record = bounded_error("PayloadError", error.message)
             await self._bury(queue, delivery, None, Death("unreadable", record, 0))
             return
-        if delivery.receives >= queue.max_receives:
+        if delivery.receives >= queue.receives_for(queue.function_id or envelope.function_id):
             message = (
                 f"received {delivery.receives} times without an outcome: each time the host died or lost its lease "
                 "while the function ran"

@@ -79,7 +79,11 @@ class FeedDelivery:
 
     Guarantee: nothing is skipped. A record is either done or comes again, with all behind it, so everything happens at
     least once. Of records that come again to the same `FeedDelivery` only what was missing is done; to another one, all
-    of it. A record that cannot be read comes again until whoever sends the batches gives it up; the others are done.
+    of it. A record without changes that are known (`changes=None`) comes again too; the others are done.
+
+    Hops are not counted here. A change does not say which invocation wrote it, so every call begins a chain of its own.
+    A function that writes what its own trigger listens to, or two that write for each other, go on without end, as fast
+    as the feed delivers; `MAX_HOPS` does not end it. Give the trigger a condition, or write to another scope or stream.
 
     A function that would not have its whole timeout before this host must end is not started: its change comes again.
     The first record of a batch is the exception, so that each batch gets on.

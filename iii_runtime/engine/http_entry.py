@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -15,6 +15,7 @@ from iii_runtime.core.call import Call
 from iii_runtime.core.errors import IiiError, InputInvalidError, InvocationError, StoreError
 from iii_runtime.core.http import (
     RESPONSE_MEMBERS,
+    UNKEYED_METHODS,
     HttpError,
     HttpReply,
     Matched,
@@ -52,7 +53,6 @@ _log = logging.getLogger("iii_runtime.http")
 _KEY_HEADER = "idempotency-key"
 _FINISH_TRIES = 600
 _FINISH_PAUSE = timedelta(seconds=1)
-_UNKEYED_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +132,7 @@ class HttpEntry:
         if isinstance(match, MethodNotAllowed):
             return method_not_allowed(call.method, call.path, match.allowed, error_id)
         request = await _read(call, match)
-        if _KEY_HEADER in request["headers"] and call.method not in _UNKEYED_METHODS:
+        if _KEY_HEADER in request["headers"] and call.method not in UNKEYED_METHODS:
             return await self._once(call, match, request, error_id)
         return await self._run(match.route.target, request, error_id)
 
@@ -162,9 +162,7 @@ class HttpEntry:
         response = StoredResponse(status=reply.status, headers=reply.headers, body=reply.body)
         if not await self._finish(scoped, response, error_id):
             # The function has run, so its caller is answered. Until the answer is stored, a repetition gets 409.
-            later = asyncio.create_task(self._finish_later(scoped, response, error_id))
-            self._unstored.add(later)
-            later.add_done_callback(self._unstored.discard)
+            self._start(self._finish_later(scoped, response, error_id))
         return reply
 
     async def _finish(self, key: str, response: StoredResponse, error_id: str) -> bool:
@@ -175,12 +173,29 @@ class HttpEntry:
             return False
         return True
 
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._runtime.invoker.remaining() is not None:
+            self._runtime.spawn(work)  # this host goes to sleep after each request, and waits for such work before
+            return
+        task = asyncio.create_task(work)
+        self._unstored.add(task)
+        task.add_done_callback(self._unstored.discard)
+
     async def _finish_later(self, key: str, response: StoredResponse, error_id: str) -> None:
-        clock = self._runtime.stores.clock
+        """Try again for ten minutes, or as long as this host may go on.
+
+        A host that ends after each request waits for this before it answers. It gives up in time for the answer:
+        whoever has that does not repeat the request, and would be sure to repeat it without.
+        """
+        clock, remaining = self._runtime.stores.clock, self._runtime.invoker.remaining
         for _ in range(_FINISH_TRIES):
+            left = remaining()
+            if left is not None and left <= _FINISH_PAUSE:
+                break
             await clock.sleep_until(clock.now() + _FINISH_PAUSE)
             if await self._finish(key, response, error_id):
                 return
+        _log.error("response given up; a repetition may run again", extra={"iii": {"error_id": error_id}})
 
     async def _run(self, target: _Target, request: dict[str, Any], error_id: str) -> HttpReply:
         headers = request["headers"]

@@ -40,6 +40,7 @@ from iii_runtime.engine.topics import Topics, topic_of
 from iii_runtime.ports.executor import Executor
 
 _log = logging.getLogger("iii_runtime.function")
+_QUEUE_FUNCTIONS = ("iii::queue::", "engine::queue::")
 _TOPIC_FUNCTIONS = frozenset({"publish", "enqueue", "iii::durable::publish"})
 
 
@@ -104,7 +105,10 @@ class Runtime:
         elif request.function_id in _TOPIC_FUNCTIONS:
             use = f"{TOPIC_USE}{topic_of(request.function_id, to_json(request.payload))}"
         elif request.function_id in self._builtins:
-            return
+            named = _queue_named(request)
+            if named is None:
+                return
+            use = named
         else:
             use = request.function_id
         if function.options.allows(use):
@@ -228,6 +232,15 @@ class Runtime:
                 }
             )
         return {"functions": functions}
+
+
+def _queue_named(request: TriggerRequest) -> str | None:
+    """Return the use of a builtin that is about one queue; None for any other, which is open to every function."""
+    payload = request.payload
+    if not request.function_id.startswith(_QUEUE_FUNCTIONS) or not isinstance(payload, Mapping):
+        return None
+    name = payload.get("queue") or payload.get("topic")
+    return f"{QUEUE_USE}{name}" if isinstance(name, str) else None
 
 
 def _checked(request: TriggerRequest) -> tuple[Json, Json]:

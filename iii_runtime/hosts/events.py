@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ _KNOWN = (
     'SQS (Records with eventSource "aws:sqs"), '
     'EventBridge schedules (source "aws.events" or "aws.scheduler")'
 )
+_PARAMETER = re.compile(r"\{([^{}]+)\}")
 _PATH_CHARACTERS = "/%:@!$&'()*+,;=-._~"
 
 
@@ -60,7 +62,8 @@ def parse_event(event: object) -> Event:
     """Recognise an event and read it.
 
     - API Gateway HTTP API, payload format 2.0 (and function URLs): cookies become a `cookie` header, a base64 body
-      becomes bytes, and the stage in front of the path of the default endpoint is left out.
+      becomes bytes. The path is put together from the route and its parameters; where there is none, it is the
+      `rawPath`, without the stage in front of the path of the default endpoint.
     - SQS: every body is a JSON payload, or a message as the runtime sends it, which holds one.
     - EventBridge rule or Scheduler: a tick.
 
@@ -88,11 +91,25 @@ def _http_call(event: Mapping[str, object]) -> HttpCall:
         headers.append(("cookie", "; ".join(cookies)))
     return HttpCall(
         method=_text(_object(context, "http"), "method", "requestContext.http.").upper(),
-        path=_path(_text(event, "rawPath"), context),
+        path=_routed_path(event) or _path(_text(event, "rawPath"), context),
         query=_text(event, "rawQueryString") if event.get("rawQueryString") is not None else "",
         headers=tuple(headers),
         body=_body(event),
     )
+
+
+def _routed_path(event: Mapping[str, object]) -> str | None:
+    """Return the path with the parameters as the route has found them; None without a route or one of its parameters.
+
+    API Gateway decodes `rawPath`, so that it no longer tells a `/` in a parameter from one between two segments, nor
+    `%41` from an `A`. It decodes parameters once too, but each for itself.
+    """
+    key, values = event.get("routeKey"), _object(event, "pathParameters")
+    template = key.partition(" ")[2] if isinstance(key, str) else ""
+    names = _PARAMETER.findall(template)
+    if not names or not all(isinstance(values.get(name), str) and values[name] for name in names):
+        return None
+    return _PARAMETER.sub(lambda found: quote(str(values[found[1]]), safe=""), template)
 
 
 def _path(raw: str, context: Mapping[str, object]) -> str:

@@ -136,8 +136,8 @@ def _check_queue(basis: Basis, queue: QueueSpec) -> Iterator[Finding]:
     if queue.max_receives > MAX_RECEIVES:
         yield error(
             where,
-            f"queue '{queue.name}' is ordered and read in batches of {queue.batch_size}: its {queue.max_attempts} "
-            f"attempts need {queue.max_receives} receives, and SQS counts to {MAX_RECEIVES}. Lower "
+            f"queue '{queue.name}' is read in batches of {queue.batch_size}: its {queue.max_attempts} attempts need "
+            f"{queue.max_receives} receives, and SQS counts to {MAX_RECEIVES}. Lower "
             f"`{_attempts_key(queue)}` or `batch_size`.",
         )
         return

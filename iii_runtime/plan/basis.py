@@ -13,7 +13,7 @@ from iii_runtime.core.registry import Catalog, FunctionSpec, TriggerSpec
 from iii_runtime.core.trigger_request import DEFAULT_TIMEOUT_MS
 from iii_runtime.plan.app_plan import CORE_STACK
 from iii_runtime.plan.findings import located
-from iii_runtime.plan.limits import DISPATCH_MARGIN, OUTCOME_MARGIN
+from iii_runtime.plan.limits import DISPATCH_MARGIN, LAMBDA_TIMEOUT, OUTCOME_MARGIN
 from iii_runtime.plan.names import Deployment
 from iii_runtime.plan.queues import consumer_of, plan_consumers, plan_queues
 
@@ -83,8 +83,13 @@ class Basis:
         return [queue for name, queue in self.queues.items() if self.consumers.get(name) == function_id]
 
     def lambda_timeout(self, function: FunctionSpec) -> timedelta:
-        """Return how long the Lambda of a function may run."""
-        return whole_seconds(timeout_of(function)) + OUTCOME_MARGIN
+        """Return how long the Lambda of a function may run: long enough for every message of a batch, as AWS allows."""
+        return min(self.batch_time(function) + OUTCOME_MARGIN, LAMBDA_TIMEOUT)
+
+    def batch_time(self, function: FunctionSpec) -> timedelta:
+        """Return how long the largest batch of a function's queues may take: its messages run one after the other."""
+        largest = max((queue.batch_size for queue in self.queues_of(function.id)), default=1)
+        return whole_seconds(timeout_of(function)) * largest
 
     @property
     def dispatcher_timeout(self) -> timedelta:
@@ -97,7 +102,7 @@ class Basis:
         function_id = self.consumers.get(queue.name)
         if function_id is None:
             return self.dispatcher_timeout + DISPATCH_MARGIN
-        return self.lambda_timeout(self.catalog.functions[function_id]) * queue.batch_size + DISPATCH_MARGIN
+        return self.lambda_timeout(self.catalog.functions[function_id]) + DISPATCH_MARGIN
 
     def stack_of(self, function_id: str | None) -> int:
         """Return the number of a function's stack; the core stack for None."""

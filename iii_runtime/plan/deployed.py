@@ -119,11 +119,7 @@ def compare_with_deployed(plan: AppPlan, previous: DeployedPlan) -> Iterator[Fin
     for name, known in previous.queues.items():
         queue = plan.queues.get(name)
         if queue is None:
-            yield warning(
-                file,
-                f"queue '{name}' of the last deployment is gone, and its messages and dead letters go with it. Deploy "
-                "when it has run empty.",
-            )
+            yield warning(file, _removed(name, is_kept=plan.stage.production))
         elif known.type != _type_of(queue):
             yield error(queue.source, _changed_type(name, known, queue))
         elif known.stack != queue.stack:
@@ -149,6 +145,16 @@ def _compare_stacks(plan: AppPlan, previous: DeployedPlan) -> Iterator[Finding]:
             f"{len(beyond)} functions are in stacks that `stacks: {plan.stage.stacks}` no longer has ({named}). Set "
             f"`stacks` of iii-aws to {previous.stacks} or more.",
         )
+
+
+def _removed(name: str, *, is_kept: bool) -> str:
+    gone = f"queue '{name}' of the last deployment is gone from the app. Deploy when it has run empty: "
+    if is_kept:
+        return (
+            f"{gone}in production AWS keeps it, with what it still has and without a consumer, until you delete it "
+            "and its dead-letter queue by hand. While they are there, a queue of that name cannot be deployed again."
+        )
+    return f"{gone}AWS deletes it, with its messages and dead letters."
 
 
 def _changed_type(name: str, known: DeployedQueue, queue: PlannedQueue) -> str:

@@ -9,9 +9,9 @@ from datetime import timedelta
 from iii_runtime.core.registry import FunctionSpec
 from iii_runtime.core.triggers import OnState, OnStream
 from iii_runtime.plan.app_plan import Permission, PlannedFunction, PlannedSchedule
-from iii_runtime.plan.basis import Basis
+from iii_runtime.plan.basis import Basis, timeout_of, whole_seconds
 from iii_runtime.plan.findings import Finding, error, place_in_config, place_of_function
-from iii_runtime.plan.limits import ENVIRONMENT_BYTES, LAMBDA_TIMEOUT, POLICY_CHARACTERS
+from iii_runtime.plan.limits import ENVIRONMENT_BYTES, LAMBDA_TIMEOUT, OUTCOME_MARGIN, POLICY_CHARACTERS
 from iii_runtime.plan.names import SystemRole, deployed_length
 from iii_runtime.plan.permissions import (
     control_permissions,
@@ -50,14 +50,17 @@ def check_functions(basis: Basis, planned: Iterable[PlannedFunction]) -> Iterato
     """Yield what AWS would refuse of these Lambdas."""
     for function in basis.catalog.functions.values():
         yield from _check_shared_settings(function, basis.conditions(function.id))
+        yield from _check_batch(basis, function)
     for each in planned:
         where = each.source or place_in_config(basis.config, basis.config.aws.line)
-        size = sum(deployed_length(name) + deployed_length(value) for name, value in each.environment.items())
+        # What Lambda measures: the variables as JSON, each quote in a value with its backslash.
+        size = deployed_length(json.dumps(dict(each.environment), separators=(",", ":")))
         if size > ENVIRONMENT_BYTES:
             yield error(
                 where,
-                f"function '{each.function_id}': its environment has {size} bytes, and a Lambda takes "
-                f"{ENVIRONMENT_BYTES}. Put large values into a parameter, and read it with `secrets`.",
+                f"function '{each.function_id}': its environment has {size} bytes as JSON, and a Lambda takes "
+                f"{ENVIRONMENT_BYTES}. Put large values into a parameter, and read it with `secrets`; each secret has "
+                "its name and its source in the environment, so give them short names, or keep several in one.",
             )
         if policy_characters(each.permissions) > POLICY_CHARACTERS:
             yield error(where, _too_many_permissions(each))
@@ -114,8 +117,9 @@ def _plan_system(basis: Basis, schedules: Iterable[PlannedSchedule]) -> Iterator
 def _feed_timeout(basis: Basis) -> timedelta:
     """Return how long the change feed may run: it waits for each function it starts, to keep the order of changes."""
     functions = basis.catalog.functions
-    fired = [basis.lambda_timeout(functions[each.function_id]) for each in basis.triggers(OnState, OnStream)]
-    return min(max(fired, default=timedelta(0)) + _FEED_MARGIN, LAMBDA_TIMEOUT)
+    fired = [whole_seconds(timeout_of(functions[each.function_id])) for each in basis.triggers(OnState, OnStream)]
+    slowest = max(fired) + OUTCOME_MARGIN if fired else timedelta(0)
+    return min(slowest + _FEED_MARGIN, LAMBDA_TIMEOUT)
 
 
 def _environment(basis: Basis) -> dict[str, str]:
@@ -126,6 +130,20 @@ def _environment(basis: Basis) -> dict[str, str]:
         "III_ACCOUNT": names.account,
         "III_LOG_LEVEL": LOG_LEVEL,
     }
+
+
+def _check_batch(basis: Basis, function: FunctionSpec) -> Iterator[Finding]:
+    """Yield that a batch may not fit: what finds no time is returned, and could use up its receives without a run."""
+    needed = basis.batch_time(function) + OUTCOME_MARGIN
+    if needed > LAMBDA_TIMEOUT and basis.batch_time(function) > whole_seconds(timeout_of(function)):
+        largest = max(basis.queues_of(function.id), key=lambda queue: queue.batch_size)
+        yield error(
+            place_of_function(function),
+            f"function '{function.id}' takes {largest.batch_size} messages of queue '{largest.name}' at a time, each "
+            f"for up to {timeout_of(function).total_seconds():g} s: with {OUTCOME_MARGIN.seconds} s for their outcomes "
+            f"that may take {needed.total_seconds():g} s, and a Lambda runs for {LAMBDA_TIMEOUT.seconds} s at most. "
+            "Lower `batch_size`, or the function's `timeout`.",
+        )
 
 
 def _check_shared_settings(function: FunctionSpec, conditions: Iterable[FunctionSpec]) -> Iterator[Finding]:

@@ -52,5 +52,8 @@ POLICY_CHARACTERS = 9500
 STACK_RESOURCES = 450
 """CloudFormation takes 500; the rest is left to what a user adds."""
 
+ALARM_METRICS = 9
+"""What one alarm adds up: it may have 10 entries, and the expression that adds them up is one."""
+
 SCHEDULE_CHARACTERS = 256
 """Text of a cron expression."""

@@ -6,9 +6,11 @@ The log group's statement is added with the group, and `execute-api:ManageConnec
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 
 from iii_runtime.core.function_options import QUEUE_USE, TOPIC_USE
+from iii_runtime.core.http import UNKEYED_METHODS
 from iii_runtime.core.queue import QueueSpec
 from iii_runtime.core.registry import FunctionSpec
 from iii_runtime.core.triggers import Http, OnState, OnStream, Subscribe
@@ -17,18 +19,18 @@ from iii_runtime.plan.basis import Basis
 from iii_runtime.plan.names import FEED_FAILURES, LETTERS_INDEX, NAMES_INDEX, TICK_QUEUE, Deployment, deployed_length
 from iii_runtime.plan.sqs import is_ordered_topic
 
-ITEM_ACTIONS = tuple(
-    f"dynamodb:{action}"
-    for action in ("GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem", "Query")
-)
-CONSUME_ACTIONS = tuple(
-    f"sqs:{action}" for action in ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes")
-)
 SEND, INVOKE, PUBLISH = "sqs:SendMessage", "lambda:InvokeFunction", "sns:Publish"
+COUNT, HIDE = "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility"
+
+POLL = ("sqs:ReceiveMessage", "sqs:DeleteMessage", COUNT)
+"""What an event source mapping does with a queue, in the name of its Lambda."""
+
+WRITE = ("PutItem", "UpdateItem", "DeleteItem")
 
 ANY_TARGET = (
     "The function names its targets when it runs, and has no `uses` to say which; all are of this app and stage."
 )
+ANY_COUNT = "The function may ask how many messages and dead letters any queue of this app and stage has."
 ANY_OBJECT = "Objects get their keys at run time; the prefix is one kind of object of this app and stage."
 ANY_FUNCTION = "A message may name any function of this app and stage."
 ANY_LETTERS = "It looks after the dead letters of every queue of this app and stage."
@@ -37,14 +39,23 @@ ARN_SUFFIX = "Secrets Manager ends the ARN of a secret with six characters of it
 STREAM_LABEL = "The ARN of a table's stream ends with the time at which it was made."
 TRACES = "X-Ray knows no resources."
 
+_SUFFIX = re.compile(r"-[A-Za-z0-9]{6}$")
+_ANY_SUFFIX = "-??????"
+_ARN_PARTS = 6
+"""Of the ARN of a parameter, whose name has no colon."""
+
 
 def function_permissions(basis: Basis, function: FunctionSpec) -> tuple[Permission, ...]:
-    """Return what the Lambda of a registered function may do; the conditions of its triggers run in it too."""
+    """Return what the Lambda of a registered function may do; the conditions of its triggers run in it too.
+
+    State, streams and dead letters are open to every function. It may not empty a queue, nor take messages of one that
+    it does not consume: these are left to the command line.
+    """
     names, members = basis.deployment, [function, *basis.conditions(function.id)]
-    is_open = any(trigger.function_id == function.id for trigger in basis.triggers(Http))
     return _present(
-        *_table(names, NAMES_INDEX, LETTERS_INDEX),
-        *_blobs(names, "payloads", "state", *(("responses",) if is_open else ())),
+        _items(names, "GetItem", "BatchGetItem", "Query", *WRITE),
+        _indexes(names, NAMES_INDEX, LETTERS_INDEX),
+        *_blobs(names, "payloads", "state", *(("responses",) if _keeps_responses(basis, function) else ())),
         *(_any_target(names) if _may_use_anything(members) else _exact_targets(basis, members)),
         *_consume(basis, basis.queues_of(function.id)),
         *_secrets(names, members),
@@ -56,7 +67,7 @@ def dispatcher_permissions(basis: Basis) -> tuple[Permission, ...]:
     """Return what the dispatcher may do: take messages of its queues, and run any function."""
     names = basis.deployment
     return _present(
-        *_table(names),
+        _items(names, "GetItem", "UpdateItem"),
         *_blobs(names, "payloads"),
         _allow((INVOKE,), (names.function_pattern,), why=ANY_FUNCTION),
         *_consume(basis, basis.queues_of(None)),
@@ -68,10 +79,11 @@ def control_permissions(basis: Basis) -> tuple[Permission, ...]:
     """Return what the Lambda behind the command line may do."""
     names = basis.deployment
     return _present(
-        *_table(names, NAMES_INDEX, LETTERS_INDEX),
+        _items(names, "GetItem", "BatchGetItem", "Query", *WRITE),
+        _indexes(names, NAMES_INDEX, LETTERS_INDEX),
         *_blobs(names, "payloads", "state"),
-        _allow((SEND, "sqs:GetQueueAttributes", "sqs:PurgeQueue"), (names.queue_pattern,), why=ANY_REQUEST),
-        _allow((SEND, *CONSUME_ACTIONS), (names.letter_pattern,), why=ANY_REQUEST),
+        _allow((SEND, COUNT, "sqs:PurgeQueue"), (names.queue_pattern,), why=ANY_REQUEST),
+        _allow((SEND, *POLL, HIDE), (names.letter_pattern,), why=ANY_REQUEST),
         _allow((INVOKE,), (names.function_pattern,), why=ANY_REQUEST),
         _allow((PUBLISH,), (names.topic_pattern,), why=ANY_REQUEST),
         *_tracing(basis),
@@ -80,14 +92,16 @@ def control_permissions(basis: Basis) -> tuple[Permission, ...]:
 
 def tick_permissions(basis: Basis, function_ids: Iterable[str]) -> tuple[Permission, ...]:
     """Return what the minute tick may do: start these functions, and look after dead letters."""
-    names = basis.deployment
-    own = names.queue_arn(names.own_queue_name(TICK_QUEUE))
+    names, started = basis.deployment, _arns(basis.deployment, function_ids)
+    own = (names.queue_arn(names.own_queue_name(TICK_QUEUE)),)
     return _present(
-        *_table(names, LETTERS_INDEX),
+        _items(names, "GetItem", "UpdateItem"),
+        _indexes(names, LETTERS_INDEX),
         *_blobs(names, "payloads"),
-        _allow((SEND, *CONSUME_ACTIONS), (own,)),
-        _allow((SEND, *CONSUME_ACTIONS), (names.letter_pattern,), why=ANY_LETTERS),
-        _allow((INVOKE,), _arns(names, function_ids)),
+        _allow(POLL, own),
+        _allow((SEND, HIDE), own if started else ()),
+        _allow((SEND, *POLL, HIDE), (names.letter_pattern,), why=ANY_LETTERS),
+        _allow((INVOKE,), started),
         *_tracing(basis),
     )
 
@@ -95,16 +109,16 @@ def tick_permissions(basis: Basis, function_ids: Iterable[str]) -> tuple[Permiss
 def feed_permissions(basis: Basis) -> tuple[Permission, ...]:
     """Return what the change feed may do: read the table's stream, publish, and start functions with such triggers."""
     names = basis.deployment
-    triggered = (trigger.function_id for trigger in basis.triggers(OnState, OnStream))
+    triggered = _arns(names, (trigger.function_id for trigger in basis.triggers(OnState, OnStream)))
     stream = ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")
     return _present(
-        *_table(names),
+        _items(names, "GetItem", "Query", "UpdateItem", "DeleteItem"),
         _allow(tuple(f"dynamodb:{each}" for each in stream), (f"{names.table_arn}/stream/*",), why=STREAM_LABEL),
-        *_blobs(names, "payloads"),
+        *(_blobs(names, "payloads") if triggered else [_find_objects(names)]),
         _read_state(names),
         _allow((SEND,), (names.queue_arn(names.own_queue_name(FEED_FAILURES)),)),
         _allow((PUBLISH,), (names.progress_topic_arn,)),
-        _allow((INVOKE,), _arns(names, triggered)),
+        _allow((INVOKE,), triggered),
         *_tracing(basis),
     )
 
@@ -113,7 +127,7 @@ def websocket_permissions(basis: Basis) -> tuple[Permission, ...]:
     """Return what the WebSocket's Lambda may do: keep connections, and read streams."""
     names = basis.deployment
     return _present(
-        *_table(names, NAMES_INDEX),
+        _items(names, "GetItem", "Query", "ConditionCheckItem", *WRITE),
         _read_state(names),
         _find_objects(names),
         *_tracing(basis),
@@ -128,13 +142,24 @@ def policy_characters(permissions: Iterable[Permission]) -> int:
     return deployed_length(json.dumps(statements, separators=(",", ":")))
 
 
+def _keeps_responses(basis: Basis, function: FunctionSpec) -> bool:
+    """Return whether a route of the function takes an `Idempotency-Key`."""
+    return any(
+        trigger.function_id == function.id
+        and isinstance(trigger.kind, Http)
+        and trigger.kind.method.upper() not in UNKEYED_METHODS
+        for trigger in basis.triggers(Http)
+    )
+
+
 def _may_use_anything(members: Iterable[FunctionSpec]) -> bool:
     return any(member.options.uses is None for member in members)
 
 
 def _any_target(names: Deployment) -> list[Permission]:
     return [
-        _allow((SEND,), (names.queue_pattern,), why=ANY_TARGET),
+        _allow((SEND, COUNT), (names.queue_pattern,), why=ANY_TARGET),
+        _allow((COUNT,), (names.letter_pattern,), why=ANY_COUNT),
         _allow((INVOKE,), (names.function_pattern,), why=ANY_TARGET),
         _allow((PUBLISH,), (names.topic_pattern,), why=ANY_TARGET),
     ]
@@ -153,7 +178,8 @@ def _exact_targets(basis: Basis, members: Iterable[FunctionSpec]) -> list[Permis
     ]
     functions = [use for use in uses if use in basis.catalog.functions]
     return [
-        _allow((SEND,), tuple(names.queue_arn(names.queue_name(queue)) for queue in queues)),
+        _allow((SEND, COUNT), tuple(names.queue_arn(names.queue_name(queue)) for queue in queues)),
+        _allow((COUNT,), tuple(names.queue_arn(names.letter_queue_name(queue)) for queue in queues)),
         _allow((INVOKE,), _arns(names, (*functions, *heard))),
         _allow((PUBLISH,), tuple(names.topic_arn(each, ordered=is_ordered_topic(basis, each)) for each in durable)),
     ]
@@ -166,24 +192,28 @@ def _named(uses: Iterable[str], prefix: str) -> list[str]:
 def _consume(basis: Basis, queues: Sequence[QueueSpec]) -> list[Permission]:
     """Return what the consumer of some queues needs.
 
-    It sends to a queue of its own what has come back under the wrong group, and passes on what is for another function.
+    It sends to an ordered queue of its own what has come back under the wrong group, and passes on what is for another
+    function.
     """
     names = basis.deployment
     own = tuple(names.queue_arn(names.queue_name(queue)) for queue in queues)
+    ordered = tuple(names.queue_arn(names.queue_name(queue)) for queue in queues if queue.is_ordered)
     letters = tuple(names.queue_arn(names.letter_queue_name(queue)) for queue in queues)
     passes_on = any(queue.topic is None and not queue.is_shared for queue in queues)
     return [
-        _allow(CONSUME_ACTIONS, own),
-        _allow((SEND,), (*own, *letters)),
+        _allow((*POLL, HIDE), own),
+        _allow((SEND,), (*ordered, *letters)),
         _allow((INVOKE,), (names.system_arn("dispatcher"),) if passes_on else ()),
     ]
 
 
-def _table(names: Deployment, *indexes: str) -> list[Permission]:
-    return [
-        _allow(ITEM_ACTIONS, (names.table_arn,)),
-        _allow(("dynamodb:Query",), tuple(f"{names.table_arn}/index/{index}" for index in indexes)),
-    ]
+def _items(names: Deployment, *actions: str) -> Permission:
+    """Return the right to these actions on items. A transaction needs those of its parts."""
+    return _allow(tuple(f"dynamodb:{action}" for action in actions), (names.table_arn,))
+
+
+def _indexes(names: Deployment, *indexes: str) -> Permission:
+    return _allow(("dynamodb:Query",), tuple(f"{names.table_arn}/index/{index}" for index in indexes))
 
 
 def _blobs(names: Deployment, *prefixes: str) -> list[Permission]:
@@ -208,13 +238,16 @@ def _find_objects(names: Deployment) -> Permission:
 def _secrets(names: Deployment, members: Iterable[FunctionSpec]) -> list[Permission]:
     """Return the right to read these secrets alone. A KMS key of one's own that encrypts them is granted beside it."""
     sources = [source.partition(":") for member in members for source in member.options.secrets.values()]
-    parameters = dict.fromkeys(filled(name, names.stage) for kind, _, name in sources if kind == "ssm")
-    secrets = dict.fromkeys(filled(name, names.stage) for kind, _, name in sources if kind == "secretsmanager")
-    exact = tuple(name for name in secrets if name.startswith("arn:"))
-    by_name = tuple(names.arn("secretsmanager", f"secret:{name}-??????") for name in secrets if name not in exact)
+    parameters = dict.fromkeys(
+        _parameter_arn(names, filled(name, names.stage)) for kind, _, name in sources if kind == "ssm"
+    )
+    secrets = dict.fromkeys(
+        _secret_arn(names, filled(name, names.stage)) for kind, _, name in sources if kind == "secretsmanager"
+    )
+    by_name = tuple(arn for arn in secrets if arn.endswith(_ANY_SUFFIX))
     return [
-        _allow(("ssm:GetParameter",), tuple(_parameter_arn(names, name) for name in parameters)),
-        _allow(("secretsmanager:GetSecretValue",), exact),
+        _allow(("ssm:GetParameter",), tuple(parameters)),
+        _allow(("secretsmanager:GetSecretValue",), tuple(arn for arn in secrets if arn not in by_name)),
         _allow(("secretsmanager:GetSecretValue",), by_name, why=ARN_SUFFIX),
     ]
 
@@ -225,7 +258,16 @@ def filled(source: str, stage: str) -> str:
 
 
 def _parameter_arn(names: Deployment, name: str) -> str:
-    return name if name.startswith("arn:") else names.arn("ssm", f"parameter/{name.removeprefix('/')}")
+    """Return the ARN of a parameter; the version or label that may stand behind its name is none of it."""
+    if name.startswith("arn:"):
+        return ":".join(name.split(":")[:_ARN_PARTS])
+    return names.arn("ssm", f"parameter/{name.partition(':')[0].removeprefix('/')}")
+
+
+def _secret_arn(names: Deployment, name: str) -> str:
+    """Return the ARN of a secret, as a pattern where its last six characters are not known."""
+    arn = name if name.startswith("arn:") else names.arn("secretsmanager", f"secret:{name}")
+    return arn if arn == name and _SUFFIX.search(arn) else arn + _ANY_SUFFIX
 
 
 def _tracing(basis: Basis) -> list[Permission]:

@@ -108,4 +108,4 @@ def _as_deployed(queue: QueueSpec, catalog: Catalog, consumers: Mapping[str, lis
     if function_id is None:
         return replace(queue, is_shared=True)
     binding = queue_triggers(catalog, queue.name, function_id)
-    return replace(queue, batch_size=binding[0].batch_size) if binding else queue
+    return replace(queue, batch_size=binding[0].batch_size, consumer=function_id) if binding else queue

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from iii_runtime.core.config import StreamAuth
@@ -41,18 +41,24 @@ class Access:
 def plan_access(basis: Basis) -> Access:
     """Return the routes and their authorisation: what a trigger says, else its section, else the stage.
 
+    HEAD is answered by the function of GET, which takes a route of its own in API Gateway. If there are too many routes
+    with these, none of them is planned, and HEAD is answered with 404.
+
     A stage of production decides nothing: there it is an error to leave it open. Other stages are open, with a warning.
     """
     routes = [_plan_route(basis, trigger) for trigger in basis.triggers(Http) if isinstance(trigger.kind, Http)]
     stream_auth: StreamAuth = basis.config.stream.auth or "none"
     tickets = [_ticket_route(basis)] if stream_auth == "ticket" else []
+    heads = _head_routes(routes)
+    if len(routes) + len(tickets) + len(heads) > API_ROUTES:
+        heads = []
     findings = [
         *_check_undecided(basis),
         *_check_routes(basis, routes, tickets),
         *_check_jwt(basis, [*routes, *tickets]),
         *_check_cors(basis, routes),
     ]
-    return Access(routes=(*routes, *tickets), stream_auth=stream_auth, findings=tuple(findings))
+    return Access(routes=(*routes, *heads, *tickets), stream_auth=stream_auth, findings=tuple(findings))
 
 
 def _plan_route(basis: Basis, trigger: TriggerSpec) -> PlannedRoute:
@@ -64,6 +70,24 @@ def _plan_route(basis: Basis, trigger: TriggerSpec) -> PlannedRoute:
         function=basis.deployment.function_name(trigger.function_id),
         auth=trigger.kind.auth or _default_auth(basis),
         source=place_of_trigger(trigger),
+    )
+
+
+def _head_routes(routes: Sequence[PlannedRoute]) -> list[PlannedRoute]:
+    """Return a HEAD route for each GET route whose paths have none that the app has registered."""
+    registered = [route for route in routes if route.method == "HEAD"]
+    return [
+        replace(route, method="HEAD")
+        for route in routes
+        if route.method == "GET" and not any(_covers(head.path, route.path) for head in registered)
+    ]
+
+
+def _covers(path: str, other: str) -> bool:
+    """Return whether a path has all requests of another one."""
+    segments, others = path.split("/"), other.split("/")
+    return len(segments) == len(others) and all(
+        mine == its or mine.startswith("{") for mine, its in zip(segments, others, strict=True)
     )
 
 
@@ -125,7 +149,7 @@ def _check_undecided(basis: Basis) -> Iterator[Finding]:
         )
 
 
-def _check_routes(basis: Basis, routes: Iterable[PlannedRoute], tickets: list[PlannedRoute]) -> Iterator[Finding]:
+def _check_routes(basis: Basis, routes: Sequence[PlannedRoute], tickets: list[PlannedRoute]) -> Iterator[Finding]:
     count = len(tickets)
     for route in routes:
         count += 1
@@ -146,6 +170,13 @@ def _check_routes(basis: Basis, routes: Iterable[PlannedRoute], tickets: list[Pl
             place_in_config(basis.config, basis.config.http.line),
             f"there are {count} routes, and an HTTP API has {API_ROUTES} unless AWS has raised that. Ask for more, or "
             "split the app.",
+        )
+    elif count + len(_head_routes(routes)) > API_ROUTES:
+        yield warning(
+            place_in_config(basis.config, basis.config.http.line),
+            f"there are {count} routes, and with one for HEAD beside each GET there would be more than the "
+            f"{API_ROUTES} of an HTTP API. So HEAD is answered with 404 where no trigger has it. Split the app if that "
+            "matters.",
         )
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from iii_runtime.plan.app_plan import CORE_STACK, AppPlan
 from iii_runtime.plan.deployed import DeployedPlan
 from iii_runtime.plan.findings import Finding, error
-from iii_runtime.plan.limits import STACK_RESOURCES
+from iii_runtime.plan.limits import ALARM_METRICS, STACK_RESOURCES
 
 MOST_STACKS = 50
 
+PER_STACK = 1
+"""What the CDK's command line says about itself."""
 PER_FUNCTION = 4
 """Lambda, role, log group, settings of asynchronous calls."""
 PER_QUEUE = 7
@@ -26,8 +29,15 @@ PER_ENTRY = 2
 """Integration and permission of a function with routes."""
 PER_TOPIC = 2
 PER_SUBSCRIPTION = 1
-CORE = 70
-"""Table, bucket, both APIs with their logs, the runtime's own Lambdas and queues, alarms, dashboard."""
+CORE = 57
+"""Table, bucket, both APIs with their logs, the runtime's own Lambdas and queues, nine alarms with the topic and the
+mail address they report to, dashboard."""
+AUTHORIZER = 1
+SCHEDULE_GROUP = 1
+API_PARAMETER = 1
+"""An id of the API that stacks of functions look up; with an authorizer there are two."""
+TOPIC_FAILURES = 3
+"""Queue of what a FIFO topic could not hand to a standard queue, its policy, its alarm."""
 
 
 def place_functions(function_ids: Iterable[str], stacks: int, previous: DeployedPlan | None = None) -> dict[str, int]:
@@ -53,8 +63,9 @@ def count_stacks(stacks: int) -> int:
 
 
 def count_resources(plan: AppPlan) -> Mapping[int, int]:
-    """Return about how many resources each stack has; rather more than fewer."""
-    counts: Counter[int] = Counter({CORE_STACK: CORE})
+    """Return how many resources each stack has at most; a few more than there are, if options are left out."""
+    counts: Counter[int] = Counter(dict.fromkeys(range(plan.stack_count), PER_STACK))
+    counts[CORE_STACK] += _count_core(plan)
     for function in plan.functions.values():
         if function.function_id is not None:
             counts[function.stack] += PER_FUNCTION
@@ -67,8 +78,17 @@ def count_resources(plan: AppPlan) -> Mapping[int, int]:
     routes = Counter(route.function for route in plan.routes)
     for name, count in routes.items():
         counts[plan.functions[name].stack] += PER_ENTRY + PER_ROUTE * count
-    counts[CORE_STACK] += PER_TOPIC * len(plan.topics)
     return counts
+
+
+def _count_core(plan: AppPlan) -> int:
+    """Return how many resources there are once, beside those of functions and queues that are in the core stack."""
+    alarms = 2 * math.ceil(len(plan.functions) / ALARM_METRICS)
+    authorizer = 0 if plan.jwt is None else AUTHORIZER
+    parameters = 0 if plan.stack_count == 1 else API_PARAMETER * (1 + authorizer)
+    group = SCHEDULE_GROUP if any(schedule.kind == "schedule" for schedule in plan.schedules) else 0
+    failures = TOPIC_FAILURES if any(topic.ordered for topic in plan.topics) else 0
+    return CORE + alarms + authorizer + parameters + group + failures + PER_TOPIC * len(plan.topics)
 
 
 def check_stacks(plan: AppPlan, source: str, replan: Callable[[int], AppPlan]) -> Iterator[Finding]:

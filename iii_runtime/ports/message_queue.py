@@ -47,7 +47,8 @@ class Delivery:
         body: The encoded envelope, or the letter of a redriven message.
         generation: How often the message was redriven.
         attempt: Number of the attempt that starts now, from 1; failures of this generation + 1.
-        receives: How often the message was received, this time included; receives that ended in `hide` do not count.
+        receives: How often the message was received, this time included; receives that ended in `hide` do not count,
+            unless a broker counts for itself.
         handle: Names this very receive; an operation with the handle of an older receive is refused.
         group: FIFO group key, if any.
     """
@@ -107,7 +108,7 @@ class MessageQueue(Protocol):
         receipt of the first one is returned in its place.
 
         Raises:
-            StoreError: Nothing was stored.
+            StoreError: Nothing was stored. A broker cannot promise that: then the message says what may have been.
         """
         ...
 
@@ -164,7 +165,7 @@ class MessageQueue(Protocol):
         ...
 
     async def depth(self, queue_name: str) -> QueueDepth:
-        """Return exact counts of one queue; zeros for a name that was never used."""
+        """Return the counts of one queue, see `QueueDepth`; zeros for a name that was never used."""
         ...
 
     async def purge(self, queue_name: str) -> int:

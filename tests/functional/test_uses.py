@@ -26,6 +26,7 @@ ENQUEUE = {"function_id": "a::asked", "payload": None, "action": TriggerAction.E
 PUBLISH = {"function_id": "publish", "payload": {"topic": "news", "data": 1}}
 DURABLE = {"function_id": "iii::durable::publish", "payload": {"topic": "news", "data": 1}}
 VOID = {"function_id": "a::asked", "payload": None, "action": TriggerAction.Void()}
+REDRIVE = {"function_id": "iii::queue::redrive", "payload": {"queue": "mail"}}
 STATE = {"function_id": "state::set", "payload": {"scope": "s", "key": "k", "value": 1}}
 
 
@@ -37,6 +38,7 @@ STATE = {"function_id": "state::set", "payload": {"scope": "s", "key": "k", "val
         (PUBLISH, "topic:news"),
         (DURABLE, "topic:news"),
         (VOID, "a::asked"),
+        (REDRIVE, "queue:mail"),
     ],
 )
 async def test_a_function_calls_only_what_it_uses(

@@ -226,6 +226,7 @@ def running_stage(start: datetime | None = None, app: Manifest | None = None) ->
     with running_services() as services:
         lambdas = FakeLambda()
         services.clients.__dict__["lambda_"] = lambdas
+        services.clients.__dict__["invoking"] = lambda _timeout: lambdas
         stage = Stage(
             services=services,
             app=app or manifest(),

@@ -113,6 +113,29 @@ def test_the_path_is_encoded_and_without_the_stage(raw_path: str, stage: str, do
     assert (call.method, call.path) == ("GET", path)
 
 
+@pytest.mark.parametrize(
+    ("route", "raw_path", "parameters", "path"),
+    [
+        ("GET /files/{name}", "/files/a/b", {"name": "a/b"}, "/files/a%2Fb"),
+        ("GET /files/{name}", "/files/%41", {"name": "%41"}, "/files/%2541"),
+        ("GET /files/{name}", "/files/ä b", {"name": "ä b"}, "/files/%C3%A4%20b"),
+        ("GET /gr%C3%B6%C3%9Fe/{a}/{b}", "/größe/1/2", {"a": "1", "b": "2"}, "/gr%C3%B6%C3%9Fe/1/2"),
+        ("GET /files/{name}", "/prod/files/x", {"name": "x"}, "/files/x"),
+        ("GET /files/{name}", "/files/x", {"other": "y"}, "/files/x"),
+        ("GET /files/{name}", "/files/x", None, "/files/x"),
+        ("GET /{proxy+}", "/files/x", {"proxy": "files/x"}, "/files/x"),
+        ("$default", "/files/x", None, "/files/x"),
+        (None, "/files/x", {"name": "y"}, "/files/x"),
+    ],
+)
+def test_the_path_has_the_parameters_as_the_route_has_found_them(
+    route: str | None, raw_path: str, parameters: Any, path: str
+) -> None:
+    call = parse_event(http_event(routeKey=route, rawPath=raw_path, pathParameters=parameters))
+    assert isinstance(call, HttpCall)
+    assert call.path == path
+
+
 def test_an_sqs_event_is_the_payloads_of_one_queue() -> None:
     assert parse_event(sqs_event('{"n":1}', '"text"', "null")) == QueuePayloads(
         queue="order-payment", message_ids=("m-0", "m-1", "m-2"), payloads=({"n": 1}, "text", None)

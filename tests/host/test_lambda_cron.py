@@ -249,13 +249,15 @@ def test_a_tick_that_is_due_starts_the_lambda_of_its_function(stage: Stage) -> N
     assert stage.lambdas.started == [(DEPLOYMENT.function_name("app::often"), sent)]
 
 
-def test_a_tick_that_cannot_be_started_comes_back(stage: Stage) -> None:
+def test_a_tick_that_cannot_be_started_comes_back_after_5_seconds(stage: Stage) -> None:
     stage.lambdas.refusals = ["AccessDeniedException"]
     bodies = [json.dumps(encode_request(RemoteTick(job_id=job_id, time=NOON))) for job_id in (OFTEN, UNSTEADY)]
     event = tick_event(stage, *bodies)
+    changes = stage.watch_visibility()
     left = failures(tick.handle(stage.sandbox(), event, Context(stage.clock)))
     assert left == [event["Records"][0]["messageId"]]
     assert len(stage.lambdas.started) == 1
+    assert changes == [(event["Records"][0]["receiptHandle"], 5)]
 
 
 def test_a_throttled_start_is_tried_again_at_once(stage: Stage) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,9 @@ from iii_runtime.adapters.aws.stream_store import DynamoStreamStore
 from iii_runtime.adapters.aws.table import Table
 from iii_runtime.core.call import Call
 from iii_runtime.core.config import Config
-from iii_runtime.core.errors import FunctionBusyError, HostError, StoreError
+from iii_runtime.core.errors import FunctionBusyError, HostError, IiiError, StoreError
 from iii_runtime.core.message import BlobLink
-from iii_runtime.core.payload import Json
+from iii_runtime.core.payload import Json, PayloadError
 from iii_runtime.engine.feed_delivery import FeedDelivery
 from iii_runtime.engine.stream_push import MAX_POSTED_BYTES, StreamPush
 from iii_runtime.hosts.aws_lambda import feed as feed_host
@@ -30,6 +30,7 @@ from iii_runtime.hosts.aws_lambda.feed import Feed, parse_records
 from iii_runtime.hosts.aws_lambda.sandbox import Sandbox
 from iii_runtime.hosts.unknown_event import EventUnknownError
 from iii_runtime.plan.manifest import Manifest, describe_app, read_manifest
+from iii_runtime.plan.names import FEED_FAILURES
 from iii_runtime.ports.state_store import Notice
 from iii_runtime.testing.clock import SequenceIds
 from tests.contract.aws_services import DEPLOYMENT, HastyClock, Services, follow_clock, running_services
@@ -47,6 +48,23 @@ def triggered() -> Worker:
     return worker
 
 
+class Unreadable:
+    """What was reported: sequence numbers and codes.
+
+    Attributes:
+        refuses: Whether nothing can be reported.
+    """
+
+    def __init__(self) -> None:
+        self.reported: list[tuple[str, str]] = []
+        self.refuses = False
+
+    async def report(self, sequence: str, body: Mapping[str, object], error: IiiError) -> None:
+        if self.refuses:
+            raise StoreError("slow down", code="store_throttled")
+        self.reported.append((sequence, error.code))
+
+
 class Stage:
     """A table with its stream, and a change feed that reads it as Lambda would hand it over."""
 
@@ -61,13 +79,14 @@ class Stage:
         self.gateway, self.topic, self.functions, self.meter = Gateway(), Topic(), Functions(), Measured()
         self.runtime = deployed(triggered(), self.functions, self.clock)
         self._iterator = self._start()
+        self.unreadable = Unreadable()
         self.feed = self.new_feed()
 
     def new_feed(self) -> Feed:
         """Return the feed of another sandbox."""
         push = StreamPush(self.connections, self.gateway, InTurn(), self.clock)
         delivery = FeedDelivery(self.runtime, push=push, progress=self.topic, parallel=InTurn())
-        return Feed(delivery, self.follow, self.clock, self.meter)
+        return Feed(delivery, self.follow, self.clock, self.meter, self.unreadable)
 
     async def follow(self, link: BlobLink) -> bytes:
         return await self.blobs.follow(link)
@@ -319,15 +338,69 @@ async def test_whoever_joins_while_a_batch_is_under_way_misses_nothing(
     assert here.gateway.events("late") == [2]
 
 
-async def test_a_record_that_cannot_be_read_comes_again_alone_and_the_others_are_done_once(here: Stage) -> None:
-    await here.join("c", "g1")
+async def spoilt(here: Stage) -> dict[str, Any]:
+    """Return a batch of three records of which the second cannot be read."""
     for number in range(3):
         await here.set(number)
     event = here.batch()
     event["Records"][1]["dynamodb"]["NewImage"]["v"] = {"N": "7"}
-    assert await here.deliver(event) == [1]
-    assert await here.deliver(from_place(event, 1)) == [0]
+    return event
+
+
+async def test_a_record_that_cannot_be_read_is_reported_and_holds_nothing_up(here: Stage) -> None:
+    await here.join("c", "g1")
+    event = await spoilt(here)
+    assert await here.deliver(event) == []
+    assert here.unreadable.reported == [(event["Records"][1]["dynamodb"]["SequenceNumber"], "store_corrupt")]
     assert (here.gateway.events("c"), here.seen(), here.topic.published) == ([0, 2], [0, 2], [0, 2])
+
+
+async def test_a_record_that_cannot_be_reported_comes_again_alone_and_the_others_are_done_once(here: Stage) -> None:
+    await here.join("c", "g1")
+    event = await spoilt(here)
+    here.unreadable.refuses = True
+    assert await here.deliver(event) == [1]
+    here.unreadable.refuses = False
+    assert await here.deliver(from_place(event, 1)) == []
+    assert len(here.unreadable.reported) == 1
+    assert (here.gateway.events("c"), here.seen(), here.topic.published) == ([0, 2], [0, 2], [0, 2])
+
+
+async def test_a_record_is_reported_once_however_often_its_batch_comes(here: Stage) -> None:
+    event = await spoilt(here)
+    busy: deque[Exception | None] = deque([FunctionBusyError("busy")] * 12)
+    here.functions.outcomes["f::stream"] = busy
+    assert await here.deliver(event) == [0]
+    assert await here.deliver(event) == [0]
+    assert await here.deliver(event) == []
+    assert len(here.unreadable.reported) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "reported"),
+    [
+        (StoreError("gone", code="blob_missing"), True),
+        (StoreError("another object", code="store_corrupt"), True),
+        (PayloadError("of a later version", code="change_unreadable"), True),
+        (StoreError("slow down", code="store_throttled"), False),
+        (StoreError("no way", code="store_unavailable"), False),
+        (StoreError("not allowed yet", code="store_denied"), False),
+    ],
+)
+async def test_what_no_repetition_mends_is_given_up_and_what_passes_is_not(
+    here: Stage, monkeypatch: pytest.MonkeyPatch, error: IiiError, reported: bool
+) -> None:
+    for data in ("x" * (400 * 1024), 2):
+        await here.set(data)
+
+    async def fail(_: BlobLink) -> bytes:
+        raise error
+
+    monkeypatch.setattr(here, "follow", fail)
+    here.feed = here.new_feed()
+    assert await here.deliver() == ([] if reported else [0])
+    assert [code for _, code in here.unreadable.reported] == ([error.code] if reported else [])
+    assert here.seen() == ([2] if reported else [])
 
 
 async def test_where_a_value_cannot_be_read_for_now_nothing_behind_it_is_delivered(
@@ -424,6 +497,7 @@ def sandboxed(here: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandboxe
     app = runtime_manifest(worker)
     lambdas = FakeLambda()
     here.services.clients.__dict__["lambda_"] = lambdas
+    here.services.clients.__dict__["invoking"] = lambda _timeout: lambdas
     here.services.clients.sns.create_topic(Name=DEPLOYMENT.progress_topic_arn.rpartition(":")[2])
     sandbox = Sandbox(
         Environment(deployment=DEPLOYMENT),
@@ -482,6 +556,28 @@ async def test_the_lambda_reports_a_batch_that_it_could_not_finish_and_goes_on_w
     assert [call["event"]["data"] for call in calls] == [0, 1]
     published = here.services.calls.count("sns:PublishBatch")
     assert published == 1
+
+
+async def test_the_lambda_names_what_it_cannot_read_on_the_queue_of_failures_without_its_value(
+    sandboxed: Sandboxed,
+) -> None:
+    here, sandbox, _ = sandboxed
+    failures = DEPLOYMENT.own_queue_name(FEED_FAILURES)
+    here.services.clients.sqs.create_queue(QueueName=failures)
+    await here.state.set("private", "p1", "secret")
+    event = here.batch()
+    (record,) = event["Records"]
+    record["dynamodb"]["NewImage"]["v"] = {"S": "secret, and no JSON"}
+    response = feed_host._handle(sandbox, event, Context(here.clock, timedelta(seconds=900)))
+    assert response == {"batchItemFailures": []}
+    (message,) = here.services.clients.sqs.receive_message(QueueUrl=DEPLOYMENT.queue_url(failures))["Messages"]
+    assert "secret" not in message["Body"]
+    reference = json.loads(message["Body"])
+    assert (reference["sequence_number"], reference["keys"], reference["code"]) == (
+        record["dynamodb"]["SequenceNumber"],
+        record["dynamodb"]["Keys"],
+        "store_corrupt",
+    )
 
 
 async def test_a_lambda_without_the_address_of_the_connections_says_so(

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from iii_runtime.core.errors import StoreError
 from iii_runtime.core.http import HttpReply
 from iii_runtime.hosts.aws_lambda import function
 from iii_runtime.hosts.aws_lambda.http_event import LARGEST_RESPONSE, http_response
@@ -139,6 +140,64 @@ def test_no_function_gets_more_time_than_the_api_waits(stage: Stage) -> None:
     for timeout in (timedelta(minutes=10), timedelta(seconds=20)):
         assert answer(stage, sandbox, request, timeout=timeout)["statusCode"] == 201
     assert seen == [timedelta(seconds=29), timedelta(seconds=18)]
+
+
+@pytest.mark.parametrize(
+    ("age", "left"),
+    [
+        (timedelta(0), 29),
+        (timedelta(seconds=9), 20),
+        (timedelta(seconds=29), 0),
+        (timedelta(minutes=5), 0),
+        (timedelta(days=300), 29),  # a stored event that is sent by hand
+        (timedelta(seconds=-5), 29),
+    ],
+)
+def test_the_api_waits_from_when_it_took_the_request(stage: Stage, age: timedelta, left: int) -> None:
+    sandbox = stage.sandbox("app::orders")
+    request = event("POST", "/orders/berlin", {"order_id": "o-1"})
+    request["requestContext"]["timeEpoch"] = stage.clock.now_ms() - age // timedelta(milliseconds=1)
+    answer(stage, sandbox, request, timeout=timedelta(minutes=10))
+    assert sandbox.runtime.invoker.remaining() == timedelta(seconds=left)
+
+
+def test_a_response_that_the_store_refuses_is_stored_before_the_sandbox_sleeps(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox = stage.sandbox("app::orders")
+    refuse_finishes(sandbox, monkeypatch, 3)
+    request = event("POST", "/orders/berlin", {"order_id": "o-1"}, headers={"Idempotency-Key": "k-1"})
+    assert answer(stage, sandbox, request)["statusCode"] == 201
+    again = answer(stage, stage.sandbox("app::orders"), request)
+    assert (again["statusCode"], again["headers"]["idempotency-replayed"]) == (201, "true")
+    assert lambda_app.seen == ["o-1"]
+
+
+def test_a_response_that_the_store_keeps_refusing_leaves_time_to_answer(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox = stage.sandbox("app::orders")
+    tries = refuse_finishes(sandbox, monkeypatch, 10_000)
+    started = stage.clock.now()
+    request = event("POST", "/orders/berlin", {"order_id": "o-1"}, headers={"Idempotency-Key": "k-1"})
+    assert answer(stage, sandbox, request, timeout=timedelta(minutes=10))["statusCode"] == 201
+    assert len(tries) > 10
+    assert timedelta(seconds=20) < stage.clock.now() - started <= timedelta(seconds=29)
+
+
+def refuse_finishes(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, count: int) -> list[str]:
+    """Let the store refuse the next responses; returns a list that fills with the keys of all."""
+    responses: Any = sandbox.runtime.stores.responses
+    finish, tries = responses.finish, []
+
+    async def refusing(key: str, response: Any) -> None:
+        tries.append(key)
+        if len(tries) <= count:
+            raise StoreError("slow down", code="store_throttled")
+        await finish(key, response)
+
+    monkeypatch.setattr(responses, "finish", refusing, raising=False)
+    return tries
 
 
 def test_a_repeated_idempotency_key_gets_the_first_answer(stage: Stage) -> None:

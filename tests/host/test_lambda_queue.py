@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -17,6 +18,8 @@ from iii_runtime.core.remote import RemoteCall, decode_request
 from iii_runtime.hosts.aws_lambda import dispatcher, function
 from iii_runtime.hosts.aws_lambda.sandbox import Sandbox
 from iii_runtime.hosts.unknown_event import EventUnknownError
+from iii_runtime.plan.app import plan_app
+from iii_runtime.plan.app_plan import AppPlan
 from iii_runtime.plan.names import Deployment
 from iii_runtime.ports.dead_letter import DeadLetter
 from tests.contract.aws_services import DEPLOYMENT
@@ -348,3 +351,48 @@ def test_the_dispatcher_refuses_other_events(stage: Stage, event: Any) -> None:
     with pytest.raises(Exception, match=r"nothing else|cannot be read") as caught:
         dispatcher.handle(stage.sandbox(), event, Context(stage.clock))
     assert caught.value.code in {"event_unknown", "request_unreadable"}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_message_of_a_slow_batch_dies_without_a_run(stage: Stage, seed: int) -> None:
+    order, plan = random.Random(seed), planned_stage(stage)
+    timeout = plan.functions[DEPLOYMENT.function_name("app::batch")].timeout
+    sandbox = stage.sandbox("app::batch")
+    for number in range(10):
+        stage.put("batch", {"n": number}, "app::batch")
+    lambda_app.meanwhile.append(lambda: stage.clock.advance(timedelta(seconds=19)))
+    while records := stage.receive("batch")["Records"]:
+        order.shuffle(records)  # a standard queue has no order
+        event = {"Records": records}
+        stage.remove(event, function.handle(sandbox, event, Context(stage.clock, timeout)))
+    assert len(lambda_app.seen) == 10
+    assert stage.meter.counts == {}
+
+
+def test_a_foreign_message_outlives_many_minutes_of_throttling(stage: Stage) -> None:
+    sandbox = stage.sandbox("app::mail")
+    stage.put("mail", {"n": 1}, "app::batch")
+    event = stage.receive("mail")
+    changes = stage.watch_visibility()
+    for receives in range(1, 32):
+        stage.lambdas.refusals.append("TooManyRequestsException")
+        left = failures(function.handle(sandbox, again(event, receives), Context(stage.clock)))
+        assert left == [event["Records"][0]["messageId"]]
+    assert sum(seconds for _, seconds in changes) > 25 * 60
+    assert ("DeadLetters", "mail") not in stage.meter.counts
+    assert failures(function.handle(sandbox, again(event, 32), Context(stage.clock))) == []
+    assert stage.meter.counts["DeadLetters", "mail"] == 1
+
+
+def test_a_message_of_the_consumer_itself_that_kills_it_is_found_out_after_a_few_receives(stage: Stage) -> None:
+    sandbox = stage.sandbox("app::mail")
+    stage.put("mail", {"n": 1}, "app::mail")
+    event = stage.receive("mail")
+    assert failures(function.handle(sandbox, again(event, 5), Context(stage.clock))) == []
+    assert lambda_app.seen == []
+    assert stage.meter.counts == {("DeadLetters", "mail"): 1}
+
+
+def planned_stage(stage: Stage) -> AppPlan:
+    """Return the plan of the app in its stage."""
+    return plan_app(stage.app, DEPLOYMENT)

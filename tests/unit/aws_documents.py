@@ -20,7 +20,7 @@ from iii_runtime.testing.clock import SequenceIds
 from tests.contract.aws_services import HastyClock, Services
 
 GET, PUT, UPDATE, DELETE = (f"dynamodb:{name}Item" for name in ("Get", "Put", "Update", "Delete"))
-PUT_OBJECT, GET_OBJECT, TAG_OBJECT = "s3:PutObject", "s3:GetObject", "s3:PutObjectTagging"
+PUT_OBJECT, GET_OBJECT, TAG_OBJECT = "s3:PutObject", "s3:GetObject", "s3:CopyObject"
 LARGE = "x" * (INLINE_BYTES + 1)
 NOTICE = Notice(stream_name="progress", group_id="g", item_id=None, type="step", data={"n": 1})
 INCREMENT: list[Json] = [{"type": "increment", "path": "n", "by": 1}]
@@ -58,6 +58,11 @@ class Stage:
         found = self.services.clients.s3.list_objects_v2(Bucket=self.blobs.bucket).get("Contents", [])
         self.calls()
         return [entry["Key"] for entry in found]
+
+    def linked(self) -> list[str]:
+        """Return the keys of the objects that documents link to."""
+        items = self.services.clients.dynamodb.scan(TableName=self.table.name)["Items"]
+        return [item["vl"]["M"]["k"]["S"] for item in items if "vl" in item]
 
     def expiring(self) -> list[str]:
         tags = self.services.clients.s3.get_object_tagging

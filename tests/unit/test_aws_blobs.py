@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 from botocore.stub import Stubber
+from moto.s3.models import s3_backends
 
 from iii_runtime.adapters.aws.blob_store import S3Blobs, S3BlobStore, link_of, link_value, payload_key
 from iii_runtime.core.errors import StoreError
@@ -61,6 +63,18 @@ async def test_an_object_expires_when_it_is_told_to(blobs: S3Blobs, services: Se
     }
     expiring = [{"Key": "iii-expire", "Value": "true"}]
     assert tags == {"state/1": [], "state/2": expiring, "state/3": expiring}
+
+
+async def test_an_object_that_expires_is_as_new_and_unchanged(blobs: S3Blobs, services: Services) -> None:
+    """The lifecycle of the bucket counts the days from when an object was created."""
+    link = await blobs.put("state/1", b"\0\xff")
+    stored = s3_backends[services.deployment.account]["aws"].buckets[blobs.bucket].keys["state/1"]
+    stored.last_modified -= timedelta(days=30)
+    before = services.clients.s3.head_object(Bucket=blobs.bucket, Key="state/1")["LastModified"]
+    await blobs.expire("state/1")
+    after = services.clients.s3.head_object(Bucket=blobs.bucket, Key="state/1")["LastModified"]
+    assert after - before > timedelta(days=29)
+    assert await blobs.follow(link) == b"\0\xff"
 
 
 async def test_a_missing_object_is_told_apart_from_a_missing_bucket(blobs: S3Blobs, services: Services) -> None:

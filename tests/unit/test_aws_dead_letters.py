@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
+from botocore.exceptions import ConnectionClosedError
 
+from iii_runtime.adapters.aws.failures import ATTEMPTS
 from iii_runtime.core.errors import StoreError
 from iii_runtime.core.message import BlobLink, Envelope, encode_envelope
 from iii_runtime.core.queue import QueueSpec
@@ -165,8 +167,26 @@ async def test_a_purge_takes_all_but_the_letters(stage: Stage) -> None:
 
 async def test_a_second_purge_within_a_minute_is_told(stage: Stage) -> None:
     stage.mishaps.refuse["PurgeQueue"] = ["AWS.SimpleQueueService.PurgeQueueInProgress"]
-    with pytest.raises(StoreError, match="PurgeQueueInProgress"):
+    with pytest.raises(StoreError, match="PurgeQueueInProgress") as caught:
         await stage.queue.purge("orders")
+    assert caught.value.code == "store_throttled"
+    assert stage.clock.pauses == []
+
+
+async def test_a_purge_whose_reply_was_lost_is_no_failure(stage: Stage) -> None:
+    """Its repetition is told that a purge is in progress: this one."""
+    events, sent = stage.services.clients.sqs.meta.events, []
+
+    def lose_first(**_: object) -> None:
+        sent.append("PurgeQueue")
+        if len(sent) == 1:
+            stage.mishaps.refuse["PurgeQueue"] = ["AWS.SimpleQueueService.PurgeQueueInProgress"]
+            raise ConnectionClosedError(endpoint_url="https://sqs")
+
+    events.register("after-call.sqs.PurgeQueue", lose_first)
+    await stage.send(STANDARD, "m1")
+    assert await stage.queue.purge("orders") == 1
+    assert stage.mishaps.refuse["PurgeQueue"] == []
 
 
 async def test_reads_that_dynamodb_puts_off_are_asked_again(stage: Stage) -> None:
@@ -184,3 +204,19 @@ async def test_reads_that_dynamodb_puts_off_are_asked_again(stage: Stage) -> Non
 
     events.register("after-call.dynamodb.BatchGetItem", put_off)
     assert await stage.listed() == ["m1", "m2"]
+    assert len(stage.clock.pauses) == 1
+
+
+async def test_reads_that_dynamodb_never_carries_out_are_given_up(stage: Stage) -> None:
+    await stage.die(STANDARD, "m1")
+
+    def put_off(parsed: dict[str, object], **_: object) -> None:
+        table = stage.services.deployment.table_name
+        keys = [{"pk": {"S": "M#m1"}, "sk": {"S": "@"}}]
+        parsed |= {"Responses": {}, "UnprocessedKeys": {table: {"Keys": keys, "ConsistentRead": True}}}
+
+    stage.services.clients.dynamodb.meta.events.register("after-call.dynamodb.BatchGetItem", put_off)
+    with pytest.raises(StoreError) as caught:
+        await stage.listed()
+    assert caught.value.code == "store_throttled"
+    assert stage.counted()["dynamodb:BatchGetItem"] == ATTEMPTS

@@ -79,6 +79,39 @@ class TestTwoHosts:
         assert await stage.state.get("s", "k") == {"n": 2}
         assert len(await stage.changes()) == 3
 
+    @pytest.mark.parametrize("kind", ["state", "stream"])
+    async def test_the_object_of_a_value_whose_reply_was_lost_stays(self, stage: Stage, kind: str) -> None:
+        """The repetition finds what it has written itself, which is not what it replaces."""
+        stage.lose_replies("PutItem")
+        if kind == "state":
+            written = await stage.state.set("s", "k", LARGE)
+        else:
+            written = await stage.stream.set("s", "g", "k", LARGE)
+        assert written == Written(old_value=LARGE, new_value=LARGE, existed=True)
+        first, second = stage.objects()
+        assert stage.expiring() == [first]
+        assert stage.linked() == [second]
+        assert len(await stage.changes()) == 1
+
+    async def test_a_repetition_does_not_lead_to_an_object_that_somebody_else_let_go(self, stage: Stage) -> None:
+        """The reply was lost, another host replaced the value and let its object expire, then it is written again."""
+        other = Stage(stage.services)
+        other.ids = other.state._documents._ids = other.state._documents._values._ids = stage.ids
+        done: list[object] = []
+
+        async def replace(instant: object) -> None:
+            if not done:
+                done.append(instant)
+                assert (await other.state.set("s", "k", LARGE + "2")).old_value == LARGE
+
+        stage.clock.sleep_until = replace  # type: ignore[method-assign]
+        stage.lose_replies("PutItem")
+        assert (await stage.state.set("s", "k", LARGE)).old_value == LARGE + "2"
+        assert len(done) == 1
+        assert await stage.state.get("s", "k") == LARGE
+        (linked,) = stage.linked()
+        assert stage.expiring() == [key for key in stage.objects() if key != linked]
+
     async def test_a_notice_is_told_once_although_the_reply_of_its_write_was_lost(self, stage: Stage) -> None:
         await stage.state.set("s", "k", {})
         stage.lose_replies("UpdateItem", times=2)
@@ -124,6 +157,32 @@ class TestRefusals:
             await stage.state.set("s", "k", LARGE)
         assert caught.value.code == "store_missing"
         assert await stage.state.get("s", "k") is None
+
+    async def test_the_object_of_a_write_that_was_refused_expires(self, stage: Stage) -> None:
+        for ops in ([set_op("", LARGE)], [*INCREMENT, set_op("large", LARGE)]):
+            with Stubber(stage.services.clients.dynamodb) as dynamodb:
+                if len(ops) > 1:
+                    dynamodb.add_response("get_item", {})
+                dynamodb.add_client_error("put_item", "AccessDeniedException")
+                with pytest.raises(StoreError) as caught:
+                    await stage.state.update("s", "k", ops)
+            assert caught.value.code == "store_denied"
+        assert len(stage.objects()) == 2
+        assert stage.expiring() == stage.objects()
+
+    async def test_the_object_of_a_write_that_may_be_done_stays(
+        self, stage: Stage, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The first reply was lost, and the repetition refused: the first may be done, with its object."""
+        with Stubber(stage.services.clients.dynamodb) as dynamodb:
+            dynamodb.add_client_error("put_item", "InternalServerError", http_status_code=500)
+            dynamodb.add_client_error("put_item", "ExpiredTokenException")
+            with pytest.raises(StoreError):
+                await stage.state.set("s", "k", LARGE)
+        first, second = stage.objects()
+        assert first not in stage.expiring()
+        assert stage.expiring() == [second]
+        assert "whether it is the value is not known" in caplog.text
 
     @pytest.mark.parametrize("damage", [{}, {"v": {"S": "no json"}}, {"v": {"N": "1"}}, {"vl": {"M": {}}}])
     async def test_an_item_that_is_no_document_is_told_without_its_content(self, stage: Stage, damage: Any) -> None:

@@ -200,10 +200,10 @@ class TestLargeValues:
         (key,) = stage.objects()
         with Stubber(stage.services.clients.s3) as s3, caplog.at_level(logging.WARNING):
             s3.add_response("get_object", {"Body": _Body(f'"{LARGE}"')}, {"Bucket": stage.blobs.bucket, "Key": key})
-            s3.add_client_error("put_object_tagging", "AccessDenied", http_status_code=403)
+            s3.add_client_error("copy_object", "AccessDenied", http_status_code=403)
             written = await stage.state.set("s", "k", 1)
         assert written == Written(old_value=LARGE, new_value=1, existed=True)
-        assert "a replaced object stays in the bucket" in caplog.text
+        assert "an object that is not linked any more stays in the bucket" in caplog.text
         assert LARGE not in caplog.text
 
     async def test_an_object_that_is_not_what_was_stored_is_told(self, stage: Stage) -> None:

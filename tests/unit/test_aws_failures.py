@@ -19,10 +19,12 @@ from botocore.exceptions import (
 )
 from botocore.stub import Stubber
 
+from iii_runtime.adapters.aws.clients import CONNECT_TIMEOUT_S, READ_TIMEOUT_S
 from iii_runtime.adapters.aws.failures import (
     ATTEMPTS,
     FIRST_PAUSE,
     LONGEST_PAUSE,
+    PATIENCE,
     Failure,
     ServiceError,
     classify,
@@ -237,7 +239,9 @@ async def test_pauses_do_not_grow_without_end(answers: Answers, clock: HastyCloc
     for _ in range(10):
         answers.refuse("InternalServerError", status=500)
     answers.accept()
-    await with_retries(answers.get, clock=clock, where="table t", attempts=11, jitter=lambda: 1.0)
+    await with_retries(
+        answers.get, clock=clock, where="table t", attempts=11, patience=timedelta(minutes=1), jitter=lambda: 1.0
+    )
     assert max(clock.pauses) == clock.pauses[-1] == LONGEST_PAUSE
 
 
@@ -279,6 +283,42 @@ async def test_a_service_that_stays_unwell_is_given_up(answers: Answers, clock: 
     with pytest.raises(StoreError) as caught:
         await with_retries(answers.get, clock=clock, where="table t")
     assert caught.value.code == "store_throttled"
+
+
+async def test_a_service_that_hangs_is_given_up_in_time(clock: HastyClock) -> None:
+    """Each attempt waits for its own time-out; six of them would wait longer than a function may run."""
+    begun = clock.now()
+    sent = []
+
+    def hang() -> None:
+        sent.append(clock.now())
+        clock.advance(timedelta(seconds=READ_TIMEOUT_S))
+        raise ReadTimeoutError(endpoint_url="https://dynamodb")
+
+    with pytest.raises(ServiceError) as caught:
+        await with_retries(hang, clock=clock, where="table t")
+    assert caught.value.code == "store_unavailable"
+    assert 1 < len(sent) < ATTEMPTS
+    assert clock.now() - begun < timedelta(seconds=10)
+    assert PATIENCE + timedelta(seconds=CONNECT_TIMEOUT_S + READ_TIMEOUT_S) <= timedelta(seconds=10)
+
+
+@pytest.mark.parametrize(
+    ("codes", "may_be_done"),
+    [
+        (["AccessDeniedException"], False),
+        (["ThrottlingException", "AccessDeniedException"], False),
+        (["InternalServerError", "AccessDeniedException"], True),
+    ],
+)
+async def test_a_failure_says_whether_the_request_may_be_done(
+    answers: Answers, clock: HastyClock, codes: list[str], *, may_be_done: bool
+) -> None:
+    for code in codes:
+        answers.refuse(code)
+    with pytest.raises(ServiceError) as caught:
+        await with_retries(answers.get, clock=clock, where="table t")
+    assert caught.value.may_be_done is may_be_done
 
 
 async def test_a_mistake_of_the_caller_is_not_taken_for_the_services(clock: HastyClock) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from iii_runtime.adapters.aws.letter_index import ListedLetter
 from iii_runtime.adapters.aws.reconciler import AGAIN, HOLD, LIMIT, Reconciled
 from iii_runtime.core.letter_transport import read_member, with_token
 from iii_runtime.core.queue import QueueSpec
@@ -270,6 +271,34 @@ class TestSweep:
         await move(stage, STANDARD)
         assert await stage.reconciler.sweep([STANDARD]) == {"orders": Reconciled(adopted=2, kept=2)}
 
+    async def test_a_native_letter_is_adopted_beside_one_that_sqs_has_forgotten(self, stage: Stage) -> None:
+        """One listed and one on the dead-letter queue: the counts agree, and are of different letters."""
+        await die(stage, STANDARD)
+        stage.services.clients.sqs.purge_queue(QueueUrl=stage.letter_url(STANDARD))
+        await stage.send(STANDARD, "m2")
+        await move(stage, STANDARD)
+        assert await stage.reconciler.sweep([STANDARD]) == {}
+        stage.clock.advance(AGAIN)
+        assert await stage.reconciler.sweep([STANDARD]) == {"orders": Reconciled(adopted=1, kept=1)}
+        assert await stage.listed() == ["m1", "m2"]
+
+    async def test_queues_in_line_are_looked_through_one_by_one(self, stage: Stage) -> None:
+        """Each look takes its time, and one sweep has to end within a minute."""
+        other = QueueSpec(name="other")
+        for spec in (STANDARD, other):
+            await die(stage, spec, f"m-{spec.name}")
+        queues = [STANDARD, other]
+        assert await stage.reconciler.sweep(queues) == {}
+        stage.clock.advance(AGAIN)
+        looks = [list(await stage.reconciler.sweep(queues)) for _ in range(3)]
+        assert looks == [["orders"], ["other"], []]
+
+    async def test_an_empty_queue_is_never_looked_through(self, stage: Stage) -> None:
+        for _ in range(3):
+            assert await stage.reconciler.sweep([STANDARD]) == {}
+            stage.clock.advance(AGAIN)
+        assert "sqs:ReceiveMessage" not in stage.counted()
+
     async def test_a_queue_in_line_costs_one_request_and_four_queries(self, stage: Stage) -> None:
         await die(stage, STANDARD)
         stage.services.calls.clear()
@@ -294,6 +323,27 @@ class TestSweep:
         assert sorted(delivery.receipt for delivery in redriven) == ["m1", "m2"]
         assert (await stage.reconciler.reconcile(STANDARD)).kept == 0
         assert letters_of(stage, STANDARD) == 0
+
+    @pytest.mark.parametrize("operation", ["redrive", "discard"])
+    async def test_moving_all_does_not_wait_for_the_index(
+        self, stage: Stage, operation: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The index lags behind: what was adopted a moment ago is not in it yet."""
+        await stage.die(STANDARD, "m1")
+        index = stage.letters._index
+        before = await index.list("orders")
+        await stage.send(STANDARD, "m2")
+        await move(stage, STANDARD)
+
+        async def lag(_: str) -> list[ListedLetter]:
+            return list(before)
+
+        monkeypatch.setattr(index, "list", lag)
+        letters = stage.letters
+        moved = letters.redrive_all(STANDARD) if operation == "redrive" else letters.discard_all("orders")
+        assert await moved == 2
+        monkeypatch.undo()
+        assert await stage.listed() == []
 
     async def test_discarding_all_takes_what_sqs_has_moved_along(self, stage: Stage) -> None:
         await stage.send(STANDARD, "m1")

@@ -169,3 +169,11 @@ async def test_an_error_of_the_reader_stays_what_it_is() -> None:
     with pytest.raises(StoreError) as caught:
         await changes_of(record(None, item), fail)
     assert caught.value.code == "blob_missing"
+
+
+async def test_a_write_that_came_twice_with_an_object_each_is_told_once() -> None:
+    """The reply to the first was lost; a write that links to an object takes another one when it is repeated."""
+    link: Item = {"k": LINK.key, "n": LINK.size, "h": LINK.sha256}
+    first = {name: value for name, value in document(STATE, 1).items() if name != "v"} | {"vl": link}
+    assert await changes_of(record(first | {"vl": link | {"k": "state/other"}}, first), follow) == []
+    assert len(await changes_of(record(first | {"n": "another write"}, first), follow)) == 1

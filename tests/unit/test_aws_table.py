@@ -132,11 +132,12 @@ class TestClients:
     def test_each_is_made_once_and_gives_up_in_time(self) -> None:
         clients = fake_clients("eu-central-1")
         for name in ("dynamodb", "dynamodbstreams", "sqs", "sns", "s3", "events"):
+            waited = 10 if name == "s3" else 3
             client = getattr(clients, name)
             assert client is getattr(clients, name)
             config: Any = client.meta.config
-            assert (config.region_name, config.connect_timeout, config.read_timeout) == ("eu-central-1", 3, 10)
-            assert config.retries["mode"] == "standard"
+            assert (config.region_name, config.connect_timeout, config.read_timeout) == ("eu-central-1", 2, waited)
+            assert config.retries == {"mode": "standard", "total_max_attempts": 1}
 
     def test_an_invoke_is_waited_for_and_never_sent_twice(self) -> None:
         config: Any = fake_clients().lambda_.meta.config

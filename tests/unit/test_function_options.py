@@ -46,6 +46,8 @@ def test_both_ways_to_register_take_the_same_options() -> None:
         ({"environment": "A=1"}, "environment must be a mapping"),
         ({"secrets": {"KEY": "hunter2"}}, r"secrets.KEY must be 'ssm:<parameter>' or 'secretsmanager:<secret>'"),
         ({"secrets": {"KEY": "ssm:"}}, r"secrets.KEY must be"),
+        ({"secrets": {"KEY": "ssm:/orders/*"}}, r"secrets.KEY must name one secret"),
+        ({"secrets": {"KEY": "secretsmanager:orders-??????"}}, r"secrets.KEY must name one secret"),
         ({"uses": "orders::ship"}, "uses must be a list of texts"),
         ({"uses": [1]}, "uses lists function ids"),
         ({"uses": ["queue:"]}, "uses lists function ids"),

@@ -99,8 +99,16 @@ class TestFunctions:
         (finding,) = refused(worker_with(environment={"BIG": "x" * 4096}))
         assert finding.where == function_of(planned(worker_with())).source
         assert finding.message.startswith(
-            "function 'shop::pay': its environment has 4183 bytes, and a Lambda takes 4096."
+            "function 'shop::pay': its environment has 4220 bytes as JSON, and a Lambda takes 4096."
         )
+
+    def test_an_environment_is_measured_as_the_json_that_lambda_measures(self) -> None:
+        """The secrets are JSON in a variable, and that is JSON once more."""
+        secrets = {f"NAME_{number:02}": f"ssm:/{'x' * 45}-{number:02}" for number in range(58)}
+        names_and_values = len("III_SECRETS") + len(json.dumps(secrets, separators=(",", ":")))
+        assert names_and_values < 3950
+        (finding,) = refused(worker_with(secrets=secrets))
+        assert "bytes as JSON, and a Lambda takes 4096." in finding.message
 
 
 class TestQueues:
@@ -108,19 +116,31 @@ class TestQueues:
         queue = planned(worker_with(Queue("mail"), timeout=seconds(60)), config_with(MAIL)).queues["mail"]
         assert (queue.name, queue.letter_name) == ("shop-dev-q-mail", "shop-dev-d-mail")
         assert (queue.consumer, queue.batch_size, queue.max_concurrency) == ("shop-dev-f-shop--pay", 1, 5)
-        assert (queue.visibility, queue.max_receives) == (seconds(60 + 15 + 30), 7)
+        assert (queue.visibility, queue.max_receives) == (seconds(60 + 15 + 30), 4 + 30)
         assert queue.source == "iii-config.yaml:9"
 
-    def test_a_batch_multiplies_how_long_its_messages_stay_hidden(self) -> None:
+    def test_a_batch_multiplies_how_long_its_lambda_runs_and_its_messages_stay_hidden(self) -> None:
         worker = worker_with(Queue("mail", batch_size=10), timeout=seconds(60))
-        queue = planned(worker, config_with(MAIL)).queues["mail"]
-        assert (queue.batch_size, queue.visibility, queue.max_receives) == (10, seconds(780), 7)
+        plan = planned(worker, config_with(MAIL))
+        queue = plan.queues["mail"]
+        assert function_of(plan).timeout == seconds(60 * 10 + 15)
+        assert (queue.batch_size, queue.visibility, queue.max_receives) == (10, seconds(600 + 15 + 30), 4 * 10 + 30)
+
+    def test_a_batch_that_does_not_fit_into_an_invocation_is_refused(self) -> None:
+        worker = worker_with(Queue("mail", batch_size=10), timeout=seconds(89))
+        (finding,) = refused(worker, config_with(MAIL))
+        assert finding.message.startswith("function 'shop::pay' takes 10 messages of queue 'mail' at a time")
+        assert "that may take 905 s, and a Lambda runs for 900 s at most." in finding.message
+        fits = worker_with(Queue("mail", batch_size=10), timeout=seconds(88.5))
+        assert "905 s" in refused(fits, config_with(MAIL))[0].message  # a Lambda counts in whole seconds
+        fits = worker_with(Queue("mail", batch_size=10), timeout=seconds(88))
+        assert function_of(planned(fits, config_with(MAIL))).timeout == seconds(895)
 
     def test_a_fifo_queue_in_batches_grants_the_receives_of_neighbours(self) -> None:
         fifo = QueueConfig(name="pay", type="fifo", message_group_field="id", max_retries=4)
         queue = planned(worker_with(Queue("pay", batch_size=5)), config_with(fifo)).queues["pay"]
         assert (queue.name, queue.letter_name) == ("shop-dev-q-pay.fifo", "shop-dev-d-pay.fifo")
-        assert queue.max_receives == 4 * 5 + 3
+        assert queue.max_receives == 4 * 5 + 30
 
     @pytest.mark.parametrize("bound", [0, 2])
     def test_a_queue_of_no_single_function_goes_to_the_dispatcher(self, bound: int) -> None:
@@ -157,7 +177,7 @@ class TestQueues:
 class TestRoutes:
     def test_a_route_is_written_as_api_gateway_has_it(self) -> None:
         worker = worker_with(Http("get", "orders/:order_id/items/{item}"), Http("GET", "/", auth="none"))
-        first, second = planned(worker).routes
+        first, second, *_ = planned(worker).routes
         assert first == PlannedRoute(
             method="GET",
             path="/orders/{order_id}/items/{item}",
@@ -167,10 +187,34 @@ class TestRoutes:
         )
         assert (second.path, second.auth) == ("/", "none")
 
+    def test_head_goes_where_get_goes_unless_a_trigger_has_it(self) -> None:
+        worker = worker_with(Http("GET", "/a", auth="none"), Http("POST", "/a"), Http("GET", "/b/:id"))
+        add(worker, "shop::head", Http("HEAD", "/b/{other}"))
+        routes = planned(worker).routes
+        heads = {route.path: (route.function, route.auth) for route in routes if route.method == "HEAD"}
+        assert heads == {
+            "/a": ("shop-dev-f-shop--pay", "none"),
+            "/b/{other}": ("shop-dev-f-shop--head", "iam"),
+        }
+        assert len(routes) == 5
+
+    def test_head_of_a_parameter_goes_before_get_of_a_word_as_on_other_hosts(self) -> None:
+        worker = worker_with(Http("GET", "/b/new"))
+        add(worker, "shop::head", Http("HEAD", "/b/:id"))
+        routes = [(route.method, route.path) for route in planned(worker).routes]
+        assert routes == [("GET", "/b/new"), ("HEAD", "/b/{id}")]
+
+    def test_head_routes_that_an_api_has_no_room_for_are_left_out_with_a_warning(self) -> None:
+        plan = planned(worker_with(*(Http("GET", f"/r{number}") for number in range(150))))
+        assert (len(plan.routes), plan.warnings) == (300, ())
+        plan = planned(worker_with(*(Http("GET", f"/r{number}") for number in range(151))))
+        assert {route.method for route in plan.routes} == {"GET"}
+        assert plan.warnings[0].message.startswith("there are 151 routes, and with one for HEAD beside each GET")
+
     def test_a_stage_without_a_word_about_it_is_open_with_a_warning(self) -> None:
         config = Config(http=HttpConfig(line=7), stream=StreamConfig(line=8), source="iii-config.yaml")
         plan = planned(worker_with(Http("GET", "/a"), Http("GET", "/b"), Http("GET", "/c", auth="iam")), config)
-        assert [route.auth for route in plan.routes] == ["none", "none", "iam"]
+        assert [route.auth for route in plan.routes if route.method == "GET"] == ["none", "none", "iam"]
         assert plan.stream_auth == "none"
         assert [finding.where for finding in plan.warnings] == ["iii-config.yaml:7", "iii-config.yaml:8"]
         assert plan.warnings[0].message.startswith("everybody may call GET /a, GET /b in stage dev.")

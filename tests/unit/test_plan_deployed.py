@@ -19,7 +19,8 @@ from iii_runtime.plan.deployed import (
     deployed_plan,
     deployed_to_json,
 )
-from tests.unit.planning import add, config_with, planned, refused, staged, worker_with
+from iii_runtime.plan.names import Deployment
+from tests.unit.planning import DEV, PROD, add, config_with, planned, refused, staged, worker_with
 
 PAY = QueueConfig(name="pay", type="fifo", message_group_field="id", line=5)
 MAIL = QueueConfig(name="mail", line=6)
@@ -101,12 +102,19 @@ def test_a_queue_cannot_change_between_standard_and_fifo(before: QueueConfig, af
     )
 
 
-def test_a_removed_queue_takes_its_messages_along() -> None:
-    (finding,) = planned(
-        worker_with(), config_with(), previous=deployed_plan(planned(worker_with(), config_with(MAIL)))
-    ).warnings
-    assert (finding.level, finding.where) == ("warning", "deployed/dev.json")
-    assert finding.message.startswith("queue 'mail' of the last deployment is gone")
+@pytest.mark.parametrize(
+    ("deployment", "what"),
+    [
+        (DEV, "AWS deletes it, with its messages and dead letters."),
+        (PROD, "in production AWS keeps it, with what it still has and without a consumer, until you delete it"),
+    ],
+)
+def test_a_removed_queue_is_told_with_what_becomes_of_its_messages(deployment: Deployment, what: str) -> None:
+    previous = deployed_plan(planned(worker_with(), config_with(MAIL), deployment))
+    (finding,) = planned(worker_with(), config_with(), deployment, previous=previous).warnings
+    assert (finding.level, finding.where) == ("warning", f"deployed/{deployment.stage}.json")
+    assert finding.message.startswith("queue 'mail' of the last deployment is gone from the app.")
+    assert what in finding.message
 
 
 def test_a_queue_does_not_move_between_stacks() -> None:

@@ -57,6 +57,7 @@ def test_every_pattern_says_why_and_these_are_all(plan: AppPlan) -> None:
     target = (
         "The function names its targets when it runs, and has no `uses` to say which; all are of this app and stage."
     )
+    count = "The function may ask how many messages and dead letters any queue of this app and stage has."
     letters = "It looks after the dead letters of every queue of this app and stage."
     request = "It carries out what the command line asks for, which may be about anything of this app and stage."
     traces = {"*": "X-Ray knows no resources."}
@@ -67,6 +68,7 @@ def test_every_pattern_says_why_and_these_are_all(plan: AppPlan) -> None:
             **blobs,
             f"{BUCKET}/responses/*": objects,
             f"{QUEUE}q-*": target,
+            f"{QUEUE}d-*": count,
             f"{FUNCTION}f-*": target,
             f"{TOPIC}t-*": target,
             "arn:aws:secretsmanager:eu-west-1:123456789012:secret:shop/dev/key-??????": (
@@ -162,6 +164,19 @@ def test_a_condition_that_may_call_anything_makes_its_lambda_so() -> None:
             "secretsmanager:GetSecretValue",
             "arn:aws:secretsmanager:eu-west-1:123456789012:secret:shop/dev-??????",
         ),
+        # An ARN that leaves out the last six characters is taken by Secrets Manager, and matches no secret in IAM.
+        (
+            "secretsmanager:arn:aws:secretsmanager:eu-west-1:123456789012:secret:shop/key",
+            "secretsmanager:GetSecretValue",
+            "arn:aws:secretsmanager:eu-west-1:123456789012:secret:shop/key-??????",
+        ),
+        # A version or a label is no part of a parameter's ARN.
+        ("ssm:/shop/key:3", "ssm:GetParameter", "arn:aws:ssm:eu-west-1:123456789012:parameter/shop/key"),
+        (
+            "ssm:arn:aws:ssm:eu-west-1:210987654321:parameter/shop/key:live",
+            "ssm:GetParameter",
+            "arn:aws:ssm:eu-west-1:210987654321:parameter/shop/key",
+        ),
     ],
 )
 def test_a_secret_is_granted_alone_and_to_its_function_alone(source: str, action: str, resource: str) -> None:
@@ -174,21 +189,29 @@ def test_a_secret_is_granted_alone_and_to_its_function_alone(source: str, action
 
 def test_a_consumer_may_take_its_own_messages_bury_them_and_pass_foreign_ones_on(plan: AppPlan) -> None:
     bill, mail, order = (function_of(plan, f"shop::{name}") for name in ("bill", "mail", "order"))
-    for action in CONSUME:
+    for action in CONSUME - {"sqs:GetQueueAttributes"}:
         assert allowed(bill, action) == {f"{QUEUE}q-bills.fifo"}
         assert allowed(order, action) == set()
+    # What it uses it may count too.
+    assert allowed(bill, "sqs:GetQueueAttributes") == {f"{QUEUE}q-bills.fifo", f"{QUEUE}q-mail", f"{QUEUE}d-mail"}
     subscription = QueueSpec(name="topic/billed/shop::mail", topic="billed", function_id="shop::mail")
-    names = {DEV.queue_arn(DEV.queue_name(subscription)), DEV.queue_arn(DEV.letter_queue_name(subscription))}
-    assert allowed(mail, "sqs:SendMessage") == names
+    assert allowed(mail, "sqs:SendMessage") == {DEV.queue_arn(DEV.letter_queue_name(subscription))}
+    assert allowed(mail, "sqs:ReceiveMessage") == {DEV.queue_arn(DEV.queue_name(subscription))}
     assert allowed(mail, "lambda:InvokeFunction") == set()  # a subscription has no foreign messages
 
 
 def test_the_dispatcher_takes_exactly_the_messages_nobody_is_bound_to(plan: AppPlan) -> None:
     dispatcher = own(plan, "dispatcher")
     assert allowed(dispatcher, "sqs:ReceiveMessage") == {f"{QUEUE}q-mail", f"{QUEUE}q-default"}
-    assert allowed(dispatcher, "sqs:SendMessage") == {
-        f"{QUEUE}{kind}-{name}" for kind in "qd" for name in ("mail", "default")
-    }
+    assert allowed(dispatcher, "sqs:SendMessage") == {f"{QUEUE}d-{name}" for name in ("mail", "default")}
+
+
+def test_only_a_consumer_of_a_fifo_queue_sends_to_it_what_came_under_the_wrong_group(plan: AppPlan) -> None:
+    assert f"{QUEUE}q-bills.fifo" in allowed(function_of(plan, "shop::bill"), "sqs:SendMessage")
+    queues = config_with(QueueConfig(name="slow", concurrency=1), QueueConfig(name="mail"))
+    own_of_dispatcher = allowed(own(planned(worker_with(), queues), "dispatcher"), "sqs:SendMessage")
+    assert f"{QUEUE}q-slow.fifo" in own_of_dispatcher
+    assert f"{QUEUE}q-mail" not in own_of_dispatcher
 
 
 def test_the_tick_starts_the_jobs_that_are_left_to_it(plan: AppPlan) -> None:
@@ -242,7 +265,7 @@ def test_a_role_longer_than_aws_allows_is_refused_with_the_way_out() -> None:
         add(worker, f"shop::function-with-a-rather-long-name-{number}")
     (finding,) = refused(worker, config_with(aws=staged(stacks=3)))
     assert finding.message.startswith("the role of 'shop::pay' would be longer than AWS allows")
-    queues = [QueueConfig(name=f"queue-that-nobody-is-bound-to-{number}") for number in range(40)]
+    queues = [QueueConfig(name=f"queue-with-a-long-name-that-nobody-is-bound-to-{number}") for number in range(48)]
     (finding,) = refused(worker_with(), config_with(*queues))
     assert finding.message.startswith("the role of the dispatcher would be longer than AWS allows")
     assert "`Queue` trigger" in finding.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -167,7 +168,9 @@ def test_of_several_triggers_for_one_queue_all_are_found_in_order() -> None:
     [
         (QueueSpec(name="q", max_attempts=1), 5),
         (QueueSpec(name="q", max_attempts=4), 7),
-        (QueueSpec(name="q", max_attempts=4, batch_size=10), 7),
+        (QueueSpec(name="q", max_attempts=4, batch_size=10), 43),
+        (QueueSpec(name="q", max_attempts=4, consumer="a::a"), 34),
+        (QueueSpec(name="q", max_attempts=4, batch_size=10, consumer="a::a"), 70),
         (QueueSpec(name="q", max_attempts=4, batch_size=10, kind="fifo"), 43),
         (QueueSpec(name="q", max_attempts=4, is_shared=True), 34),
         (QueueSpec(name="q", max_attempts=4, is_shared=True, kind="fifo"), 34),
@@ -175,6 +178,28 @@ def test_of_several_triggers_for_one_queue_all_are_found_in_order() -> None:
 )
 def test_receives_beyond_the_attempts_are_granted_by_how_a_queue_is_read(queue: QueueSpec, receives: int) -> None:
     assert queue.max_receives == receives
+
+
+def test_what_can_be_put_off_has_more_receives_than_what_can_only_kill_its_host() -> None:
+    bound = QueueSpec(name="q", max_attempts=4, consumer="a::a")
+    assert (bound.receives_for("a::a"), bound.receives_for("b::b")) == (7, 34)
+    batched = replace(bound, batch_size=10)
+    assert (batched.receives_for("a::a"), batched.receives_for("b::b")) == (43, 70)
+    ordered = replace(batched, kind="fifo")
+    assert (ordered.receives_for("a::a"), ordered.receives_for("b::b")) == (70, 70)
+    shared = QueueSpec(name="q", max_attempts=4, is_shared=True)
+    assert shared.receives_for("a::a") == 34
+    embedded = QueueSpec(name="q", max_attempts=4)
+    assert embedded.receives_for("a::a") == embedded.max_receives == 7
+
+
+def test_only_a_deployed_queue_with_a_consumer_of_its_own_knows_it() -> None:
+    config = Config(queues={"mail": QueueConfig(name="mail")})
+    catalog = registered(("a::a", Queue("mail")), ("b::b", DurableSubscriber("news")))
+    assert {queue.consumer for queue in plan_queues(config, catalog).values()} == {None}
+    deployed = plan_queues(config, catalog, deployed=True)
+    assert deployed["mail"].consumer == "a::a"
+    assert deployed["topic/news/b::b"].consumer is None
 
 
 @pytest.mark.parametrize(

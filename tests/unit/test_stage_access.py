@@ -73,7 +73,11 @@ def test_what_a_service_refuses_has_a_code_its_words_and_a_remedy(
         (UnauthorizedSSOTokenError(), "aws_credentials_expired", "`aws sso login`"),
         (TokenRetrievalError(provider="p", error_msg="no"), "aws_credentials_expired", "`aws sso login`"),
         (EndpointConnectionError(endpoint_url="https://x"), "stage_unreachable", "Nothing was tried"),
-        (ReadTimeoutError(endpoint_url="https://x"), "stage_unreachable", "/aws/lambda/shop-prod-x-control"),
+        (
+            ReadTimeoutError(endpoint_url="https://x"),
+            "stage_unreachable",
+            "CloudWatch logs of Lambda shop-prod-x-control",
+        ),
         (ConnectionClosedError(endpoint_url="https://x"), "stage_unreachable", "may have been carried out"),
         (DataNotFoundError(data_path="x"), "stage_failed", "Unable to load data"),
     ],

@@ -161,11 +161,11 @@ def test_a_call_without_credentials_is_told(monkeypatch: pytest.MonkeyPatch) -> 
         ({"errorMessage": "Task timed out after 900.00 seconds"}, "Task timed out after 900.00 seconds"),
     ],
 )
-def test_a_lambda_that_broke_down_is_told_with_its_log_group(
+def test_a_lambda_that_broke_down_is_told_with_where_its_logs_are(
     told: dict[str, str], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answering(monkeypatch, told, {"X-Amz-Function-Error": "Unhandled"})
-    with pytest.raises(HostError, match="/aws/lambda/shop-prod-x-control") as raised:
+    with pytest.raises(HostError, match="CloudWatch logs of Lambda shop-prod-x-control") as raised:
         stage().call(TriggerRequest("shop::echo"))
     assert raised.value.code == "stage_failed"
     assert text in raised.value.message

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from botocore.exceptions import ClientError
@@ -20,8 +21,11 @@ from iii_runtime.ports.clock import Clock
 T = TypeVar("T")
 
 PAYLOADS = "payloads/"
+PATIENCE = timedelta(seconds=15)
+"""How long after the first attempt a request is sent again: an object may take 10 s, and gets a second try."""
+
 EXPIRING = ("iii-expire", "true")
-"""Tag of an object that nothing links to any more; the bucket's lifecycle removes it a week later."""
+"""Tag of an object that nothing links to any more; the bucket's lifecycle removes it a week after it was created."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,200}")
 
@@ -78,16 +82,24 @@ class S3Blobs:
         return body
 
     async def expire(self, key: str) -> None:
-        """Let the lifecycle of the bucket remove an object that is not linked any more; a missing one is gone already.
+        """Let the lifecycle of the bucket remove an object a week from now, because nothing links to it any more.
+
+        A missing one is gone already. Repeated, its week begins again.
 
         Raises:
             StoreError: See `failures`.
         """
-        name, value = EXPIRING
         try:
+            # The lifecycle counts from when an object was created, and a reader that lags behind needs its week from
+            # now on: so the object is made anew, in its own place.
             await self._ask(
-                lambda: self._clients.s3.put_object_tagging(
-                    Bucket=self.bucket, Key=key, Tagging={"TagSet": [{"Key": name, "Value": value}]}
+                lambda: self._clients.s3.copy_object(
+                    Bucket=self.bucket,
+                    Key=key,
+                    CopySource={"Bucket": self.bucket, "Key": key},
+                    MetadataDirective="REPLACE",
+                    TaggingDirective="REPLACE",
+                    Tagging="=".join(EXPIRING),
                 )
             )
         except StoreError as error:
@@ -107,7 +119,7 @@ class S3Blobs:
             ) from error
 
     async def _ask(self, operation: Callable[[], T]) -> T:
-        return await with_retries(operation, clock=self._clock, where=f"bucket {self.bucket}")
+        return await with_retries(operation, clock=self._clock, where=f"bucket {self.bucket}", patience=PATIENCE)
 
 
 class S3BlobStore:

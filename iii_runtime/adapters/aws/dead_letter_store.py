@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from iii_runtime.adapters.aws.clients import Clients
 from iii_runtime.adapters.aws.deaths import Deaths
-from iii_runtime.adapters.aws.letter_index import LetterIndex
+from iii_runtime.adapters.aws.letter_index import LetterIndex, ListedLetter
 from iii_runtime.adapters.aws.message_item import MessageItems, Refusal
 from iii_runtime.adapters.aws.message_sender import MessageSender, Post, deduplication_id, parts, sqs_word
 from iii_runtime.adapters.aws.reconciler import Reconciler
@@ -182,9 +182,15 @@ class DynamoDeadLetterStore:
 
     async def _present(self, queue: QueueSpec, *, is_known: bool = True) -> Iterator[Sequence[str]]:
         """Return the receipts of the letters a queue has now, in parts, oldest death first."""
+        adopted: Sequence[str] = ()
         if is_known and self._reconciler is not None:
-            await self._reconciler.reconcile(queue)
-        receipts = [entry.receipt for entry in await self._index.list(queue.name)]
+            adopted = (await self._reconciler.reconcile(queue)).receipts
+        listed = await self._index.list(queue.name)
+        # The index lags behind what was adopted just now.
+        missing = set(adopted) - {entry.receipt for entry in listed}
+        items = await self._index.items(sorted(missing))
+        listed += [ListedLetter(item.died, receipt) for receipt, item in items.items() if _is_dead(item, queue.name)]
+        receipts = [entry.receipt for entry in sorted(listed)]
         return (receipts[start : start + _PART] for start in range(0, len(receipts), _PART))
 
     async def _prepare(self, queue: QueueSpec, receipt: str, item: MessageItem) -> _Redrive:

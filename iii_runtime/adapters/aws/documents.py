@@ -4,7 +4,8 @@ Attributes: `v` the value, or `vl` the link to it; `n` a fresh id for each write
 milliseconds; `ev` the notice that rode on the last write; `nk`, `nr` and `nm` see `document_keys`.
 
 Every write changes `n`, so the stream of the table has a record for each, even if the value stays the same. A request
-that DynamoDB carried out, whose reply was lost, is sent again with the same `n`: it makes no second record.
+that DynamoDB carried out, whose reply was lost, is sent again with the same `n`: it makes no second record, or one that
+`records` knows by it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from iii_runtime.adapters.aws.attributes import Item, Value
 from iii_runtime.adapters.aws.blob_store import S3Blobs, link_of
 from iii_runtime.adapters.aws.document_keys import DocumentKey, names_of
-from iii_runtime.adapters.aws.failures import ServiceError, pause
+from iii_runtime.adapters.aws.failures import ATTEMPTS, PATIENCE, ServiceError, pause
 from iii_runtime.adapters.aws.kept_value import ValueKeeper
 from iii_runtime.adapters.aws.native_update import SetOp, is_native, set_expressions, set_ops
 from iii_runtime.adapters.aws.table import ConditionFailedError, Expression, Table
@@ -56,11 +57,34 @@ class Documents:
 
     async def set(self, key: DocumentKey, value: Json, notice: Notice | None = None) -> Written:
         """Replace the value."""
-        kept = await self._values.keep(value)
-        old = await self._table.put(self._item(key, kept, await self._stamp(notice)))
-        written = Written(old_value=await self._values.load(old), new_value=value, existed=old is not None)
+        stamp = await self._stamp(notice)
+        old = await self._replace(key, value, stamp)
+        if old is not None and old["n"] == stamp["n"]:
+            # The reply to this very write was lost. What was there before nobody knows; its object stays in the bucket.
+            written = Written(old_value=value, new_value=value, existed=True)
+        else:
+            written = Written(old_value=await self._values.load(old), new_value=value, existed=old is not None)
         await self._let_go(old)
         return written
+
+    async def _replace(self, key: DocumentKey, value: Json, stamp: Item) -> Item | None:
+        """Write a value over what is there, and return that.
+
+        Each repetition of a write that links to an object has an object of its own: if the reply to the first one was
+        lost, somebody may have replaced it since, and have let its object expire.
+        """
+        attempt, ends = 0, self._clock.now() + PATIENCE
+        while True:
+            attempt += 1
+            item = self._item(key, await self._values.keep(value), stamp)
+            if "vl" not in item:
+                return await self._put(item)
+            try:
+                return await self._put(item, attempts=1)
+            except ServiceError as error:
+                if attempt >= ATTEMPTS or self._clock.now() >= ends or not error.failure.is_transient:
+                    raise
+            await pause(self._clock, attempt)
 
     async def delete(self, key: DocumentKey) -> Written:
         """Remove the value."""
@@ -111,7 +135,7 @@ class Documents:
                 return written
             kept = await self._values.keep(outcome.value)
             try:
-                await self._table.put(self._item(key, kept, stamp), condition=_unchanged(found))
+                await self._put(self._item(key, kept, stamp), condition=_unchanged(found))
             except ConditionFailedError as refused:
                 if refused.item is None or refused.item["n"] != stamp["n"]:
                     await self._let_go(kept)
@@ -126,6 +150,17 @@ class Documents:
             code="store_conflict",
         )
 
+    async def _put(self, item: Item, condition: Expression | None = None, *, attempts: int = ATTEMPTS) -> Item | None:
+        """Write an item. If it was refused for certain, the object it links to expires."""
+        try:
+            return await self._table.put(item, condition=condition, attempts=attempts)
+        except ServiceError as error:
+            if not error.may_be_done:
+                await self._let_go(item)
+            elif "vl" in item:
+                _log.warning("an object stays in the bucket: whether it is the value is not known: %s", error.message)
+            raise
+
     async def _stamp(self, notice: Notice | None) -> Item:
         """Return the attributes that tell of one write."""
         stamp: Item = {"n": self._ids.new_id(), "at": self._clock.now_ms()}
@@ -135,14 +170,14 @@ class Documents:
         return {"pk": key.pk, "sk": key.sk, **key.names, **kept, **stamp}
 
     async def _let_go(self, item: Mapping[str, Value] | None) -> None:
-        """Let the object expire that a replaced item links to."""
+        """Let the object expire that an item links to which was replaced, or never written."""
         link = None if item is None else link_of(item.get("vl"))
         if link is None:
             return
         try:
             await self._values.blobs.expire(link.key)
-        except StoreError as error:  # the write is done, and stays so; an object too many costs its storage
-            _log.warning("a replaced object stays in the bucket: %s", error.message)
+        except StoreError as error:  # the write is done or refused, and stays so; an object costs its storage
+            _log.warning("an object that is not linked any more stays in the bucket: %s", error.message)
 
 
 def _stamped(change: Expression, stamp: Item) -> Expression:

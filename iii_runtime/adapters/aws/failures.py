@@ -5,6 +5,7 @@
 | `retryable` | `store_throttled` | the service asks to slow down |
 | `retryable` | `store_unavailable` | an error of the service, a lost connection, a time-out |
 | `conflict` | `store_conflict` | a condition did not hold, or another transaction was at the same item |
+| `permanent` | `store_throttled` | it is for a minute what the service is still at |
 | `permanent` | `store_denied` | the action is not allowed, or the credentials have expired |
 | `permanent` | `store_missing` | there is no table, bucket, queue, object of that name |
 | `permanent` | `store_item_too_large` | a limit of the service |
@@ -44,6 +45,9 @@ T = TypeVar("T")
 FailureKind: TypeAlias = Literal["retryable", "conflict", "permanent"]
 
 ATTEMPTS = 6
+PATIENCE = timedelta(seconds=5)
+"""How long after the first attempt another one may begin: with the time-outs of a request, all end within 10 s."""
+
 FIRST_PAUSE = timedelta(milliseconds=50)
 LONGEST_PAUSE = timedelta(seconds=1)
 
@@ -69,18 +73,25 @@ class Failure:
         """Whether the same request may be accepted a moment later."""
         return self.kind == "retryable" or self.aws_code in _TRANSACTION_CONFLICTS
 
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether the request may have been carried out all the same."""
+        return self.kind == "retryable" and self.code == "store_unavailable"
+
 
 class ServiceError(StoreError):
     """A service did not do what a store asked of it.
 
     Attributes:
-        failure: What it said.
+        failure: What it said last.
+        may_be_done: Whether the request may have been carried out all the same, this time or an earlier one.
     """
 
-    def __init__(self, failure: Failure, where: str) -> None:
+    def __init__(self, failure: Failure, where: str, *, may_be_done: bool = False) -> None:
         """Tell of `failure` at `where`, such as `table orders-dev`."""
         super().__init__(f"{where}: {failure.message}: {_REMEDIES[failure.code]}", code=failure.code)
         self.failure = failure
+        self.may_be_done = may_be_done
 
 
 def classify(error: BotoCoreError | ClientError) -> Failure:
@@ -100,6 +111,7 @@ async def with_retries(
     clock: Clock,
     where: str,
     attempts: int = ATTEMPTS,
+    patience: timedelta = PATIENCE,
     jitter: Callable[[], float] = random.random,
 ) -> T:
     """Return the result of a request, sent again while its failure is transient.
@@ -112,6 +124,7 @@ async def with_retries(
         clock: What the pauses are waited on.
         where: What is asked, for the message of an error, such as `table orders-dev`.
         attempts: How often it is sent at most.
+        patience: How long after the first time it may be sent again; a request that hangs uses it up.
         jitter: A number from 0 to 1 for each pause.
 
     Raises:
@@ -119,7 +132,7 @@ async def with_retries(
         ServiceError: A `StoreError`: `store_throttled`, `store_missing`, `store_denied`, `store_conflict` (of other
             transactions), `store_item_too_large`, `store_unavailable`.
     """
-    attempt = 1
+    attempt, may_be_done, ends = 1, False, clock.now() + patience
     while True:
         try:
             return operation()
@@ -127,8 +140,9 @@ async def with_retries(
             failure = classify(error)
             if failure.kind == "conflict" and not failure.is_transient:
                 raise
-            if not failure.is_transient or attempt >= attempts:
-                raise ServiceError(failure, where) from error
+            may_be_done = may_be_done or failure.is_uncertain
+            if not failure.is_transient or attempt >= attempts or clock.now() >= ends:
+                raise ServiceError(failure, where, may_be_done=may_be_done) from error
         await pause(clock, attempt, jitter)
         attempt += 1
 
@@ -175,6 +189,8 @@ def _weight(reason: tuple[str, str]) -> int:
 def _sorted(code: str, text: str, status: int) -> tuple[FailureKind, str]:
     if code in _CONDITIONS or code in _TRANSACTION_CONFLICTS:
         return "conflict", "store_conflict"
+    if code in _LATER:
+        return "permanent", "store_throttled"
     if code in _THROTTLES or status == 429:
         return "retryable", "store_throttled"
     if code in _TOO_LARGE or any(words in text for words in _TOO_LARGE_WORDS):
@@ -226,6 +242,9 @@ _THROTTLES = frozenset(
         "TooManyRequestsException",
     }
 )
+_LATER = frozenset({"PurgeQueueInProgress"})
+"""Refused for so long that no repetition waits for it."""
+
 _PASSING = frozenset(
     {
         "InternalError",

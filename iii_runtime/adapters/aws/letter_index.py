@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, cast
 
 from iii_runtime.adapters.aws.attributes import from_attributes, to_attributes
 from iii_runtime.adapters.aws.clients import Clients
-from iii_runtime.adapters.aws.failures import with_retries
+from iii_runtime.adapters.aws.failures import ATTEMPTS, pause, with_retries
 from iii_runtime.adapters.aws.message_item import item_key, item_of, partitions_of, receipt_of
 from iii_runtime.adapters.aws.table import ONLY, Expression, Table
 from iii_runtime.core.delivery import MessageItem
+from iii_runtime.core.errors import StoreError
 from iii_runtime.plan.names import LETTERS_INDEX
 from iii_runtime.ports.clock import Clock
 
@@ -81,13 +82,26 @@ class LetterIndex:
     async def _read(self, receipts: Sequence[str], found: dict[str, MessageItem]) -> None:
         keys = [to_attributes({"pk": item_key(receipt), "sk": ONLY}) for receipt in receipts]
         waiting: dict[str, KeysAndAttributesTypeDef] = {self._table.name: {"Keys": keys, "ConsistentRead": True}}
-        while waiting:
+        empty = 0
+        while True:
             answer = await with_retries(
                 partial(self._clients.dynamodb.batch_get_item, RequestItems=waiting),
                 clock=self._clock,
                 where=f"table {self._table.name}",
             )
-            for attributes in answer["Responses"].get(self._table.name, []):
+            read = answer["Responses"].get(self._table.name, [])
+            for attributes in read:
                 item = from_attributes(attributes)
                 found[receipt_of(cast(str, item["pk"]))] = item_of(item)
             waiting = cast("dict[str, KeysAndAttributesTypeDef]", answer.get("UnprocessedKeys", {}))
+            if not waiting:
+                return
+            # DynamoDB leaves out what it has no capacity for.
+            empty = 0 if read else empty + 1
+            if empty >= ATTEMPTS:
+                raise StoreError(
+                    f"table {self._table.name} is too busy to return letters. Try again later; raise its limits if it "
+                    "happens often.",
+                    code="store_throttled",
+                )
+            await pause(self._clock, empty + 1)

@@ -13,7 +13,7 @@ from datetime import timedelta
 from iii_runtime.adapters.aws.clients import Clients
 from iii_runtime.adapters.aws.deaths import Deaths
 from iii_runtime.adapters.aws.dedupe_ids import DedupeIds, Reservation, body_under
-from iii_runtime.adapters.aws.failures import with_retries
+from iii_runtime.adapters.aws.failures import ServiceError, with_retries
 from iii_runtime.adapters.aws.letter_index import LetterIndex
 from iii_runtime.adapters.aws.message_intake import MessageIntake, ReceivedRecord
 from iii_runtime.adapters.aws.message_item import MessageItems
@@ -251,16 +251,25 @@ class SqsMessageQueue:
     async def purge(self, queue_name: str) -> int:
         """Delete all messages of a queue, those in flight too; return SQS's estimate of how many were waiting.
 
-        SQS does it within a minute, and refuses a second purge in that time. Dead letters stay.
+        SQS does it within a minute, and refuses a second purge in that time. A message that is sent in that minute may
+        go too. Dead letters stay.
+
+        Raises:
+            StoreError: `store_throttled`: the last purge was less than a minute ago; else see `failures`.
         """
         queue = self._queues().get(queue_name)
         if queue is None:
             return 0
         url = self._url_of(queue)
         counts = await count_messages(self._clients, url, self._clock)
-        await with_retries(
-            lambda: self._clients.sqs.purge_queue(QueueUrl=url), clock=self._clock, where=f"queue {queue_name}"
-        )
+        try:
+            await with_retries(
+                lambda: self._clients.sqs.purge_queue(QueueUrl=url), clock=self._clock, where=f"queue {queue_name}"
+            )
+        except ServiceError as error:
+            # The purge in progress is this one, if the reply to it was lost.
+            if not (error.may_be_done and error.failure.aws_code == "PurgeQueueInProgress"):
+                raise
         return counts.visible + counts.delayed
 
     async def queue_names(self) -> list[str]:

@@ -42,7 +42,11 @@ LIMIT = timedelta(seconds=20)
 """How long one queue is looked through at most."""
 
 AGAIN = timedelta(minutes=15)
-"""When a queue is looked through again whose difference has stayed. SQS forgets a letter earlier than its item does."""
+"""When a queue that holds letters, or whose difference has stayed, is looked through again.
+
+SQS forgets a letter earlier than its item goes, so a difference may stay; and such a letter beside one that SQS has
+moved by itself makes no difference.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,11 +57,13 @@ class Reconciled:
         kept: Letters that stay.
         adopted: Messages that have become listed letters.
         deleted: Letters that were spent, or had another copy.
+        receipts: Of those adopted: the index may not list them yet.
     """
 
     kept: int = 0
     adopted: int = 0
     deleted: int = 0
+    receipts: list[str] = field(default_factory=list, compare=False)
 
 
 @dataclass(slots=True)
@@ -119,37 +125,50 @@ class Reconciler:
         self._receipts = Receipts(clients, clock, deletes=True)
         self._index = LetterIndex(clients, table, clock)
         self._differing: set[str] = set()
-        self._looked: dict[str, tuple[int, int, datetime]] = {}
+        self._looked_into: dict[str, tuple[int, int]] = {}
+        self._looked_at: dict[str, datetime] = {}
 
     async def sweep(self, queues: Iterable[QueueSpec]) -> dict[str, Reconciled]:
         """Reconcile the queues whose list and dead-letter queue differ now and at the last sweep; return what was done.
 
-        A difference that is there once is most often a letter on its way. Called each minute by one host.
+        A difference that is there once is most often a letter on its way. One queue in each sweep is looked through
+        because the last time was `AGAIN` ago: counts that agree may hide a message that SQS has moved by itself. Called
+        each minute by one host.
 
         Raises:
             StoreError: See `failures`.
         """
         done: dict[str, Reconciled] = {}
+        may_be_old = True
         for queue in queues:
             counts = await count_messages(self._clients, self._url(queue), self._clock)
             sent, listed = counts.visible + counts.delayed + counts.in_flight, await self._index.count(queue.name)
-            if sent == listed:
-                self._differing.discard(queue.name)
-                self._looked.pop(queue.name, None)  # a difference from now on is another one
-            elif queue.name not in self._differing:
-                self._differing.add(queue.name)
-            elif self._is_news(queue.name, sent, listed):
+            is_news, is_old = self._is_news(queue.name, sent, listed), self._is_old(queue.name, sent, listed)
+            if is_news or (is_old and may_be_old):
+                may_be_old = may_be_old and is_news
+                self._looked_at[queue.name] = self._clock.now()
                 done[queue.name] = await self.reconcile(queue)
         return done
 
     def _is_news(self, name: str, sent: int, listed: int) -> bool:
-        """Return whether a difference is another one than at the last look, or that one was long ago."""
-        now = self._clock.now()
-        seen = self._looked.get(name)
-        if seen is not None and seen[:2] == (sent, listed) and now < seen[2] + AGAIN:
+        """Return whether a queue differs for the second time, and otherwise than when it was looked into for that."""
+        if sent == listed:
+            self._differing.discard(name)
+            self._looked_into.pop(name, None)  # a difference from now on is another one
             return False
-        self._looked[name] = (sent, listed, now)
-        return True
+        if name not in self._differing:
+            self._differing.add(name)
+            return False
+        is_news = self._looked_into.get(name) != (sent, listed)
+        self._looked_into[name] = (sent, listed)
+        return is_news
+
+    def _is_old(self, name: str, sent: int, listed: int) -> bool:
+        """Return whether the last look was long ago. Before the first one, time counts from the first sweep."""
+        now = self._clock.now()
+        if sent == listed == 0:
+            self._looked_at[name] = now
+        return now >= self._looked_at.setdefault(name, now) + AGAIN
 
     async def reconcile(self, queue: QueueSpec) -> Reconciled:
         """Look through the dead-letter queue of `queue`, until it is empty or `LIMIT` has passed.
@@ -216,6 +235,7 @@ class Reconciler:
             self._hold(look, message)
             return
         look.result.adopted += 1
+        look.result.receipts.append(death.receipt)
         _log.error(
             "dead letter",
             extra={

@@ -37,7 +37,7 @@ async def changes_of(record: Mapping[str, object], follow: Follow) -> list[Chang
             return []
         old, new = _image(told, "OldImage"), _image(told, "NewImage")
         changes: list[Change] = []
-        if prefix != EVENT:
+        if prefix != EVENT and not _is_repetition(old, new):
             changes.append(await _document_change(prefix, old, new, _at_ms(told, new), follow))
         if new is not None and _event_id(new) not in {None, _event_id(old)}:
             changes.append(await _event(new, follow))
@@ -91,6 +91,13 @@ async def _event(item: Item, follow: Follow) -> Change:
 
 async def _value(item: Item | None, follow: Follow) -> Json:
     return None if item is None else await read_value(item, follow)
+
+
+def _is_repetition(old: Item | None, new: Item | None) -> bool:
+    """Return whether this is the same write again, whose reply was lost, with another object; the first was told."""
+    if old is None or new is None or "vl" not in old or "vl" not in new:
+        return False
+    return old.get("n") == new.get("n")
 
 
 def _event_id(item: Item | None) -> Value:

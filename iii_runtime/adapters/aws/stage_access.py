@@ -128,8 +128,8 @@ class StageAccess:
         known = told if isinstance(told, dict) else {}
         why = ": ".join(str(known[member]) for member in ("errorType", "errorMessage") if member in known)
         raise HostError(
-            f"Lambda {name} broke down: {why}. The call may have been carried out; look at the log group "
-            f"/aws/lambda/{name} before you repeat it.",
+            f"Lambda {name} broke down: {why}. The call may have been carried out; look at the "
+            f"CloudWatch logs of Lambda {name} before you repeat it.",
             code="stage_failed",
         )
 
@@ -204,8 +204,8 @@ class StageAccess:
                 )
             case HTTPClientError() | IncompleteReadError():
                 return HostError(
-                    f"AWS gave no answer. {said} The call may have been carried out; look at the log group "
-                    f"/aws/lambda/{self.names.system_name('control')} before you repeat it.",
+                    f"AWS gave no answer. {said} The call may have been carried out; look at the CloudWatch logs of "
+                    f"Lambda {self.names.system_name('control')} before you repeat it.",
                     code="stage_unreachable",
                 )
             case _:

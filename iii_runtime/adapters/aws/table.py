@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from iii_runtime.adapters.aws.attributes import Item, Value, from_attributes, to_attributes
 from iii_runtime.adapters.aws.clients import Clients
-from iii_runtime.adapters.aws.failures import with_retries
+from iii_runtime.adapters.aws.failures import ATTEMPTS, with_retries
 from iii_runtime.ports.clock import Clock
 
 if TYPE_CHECKING:
@@ -70,15 +70,22 @@ class Table:
         )
         return _item(answer.get("Item"))
 
-    async def put(self, item: Mapping[str, Value], *, condition: Expression | None = None) -> Item | None:
+    async def put(
+        self, item: Mapping[str, Value], *, condition: Expression | None = None, attempts: int = ATTEMPTS
+    ) -> Item | None:
         """Create or replace the item whose `pk` and `sk` these are, and return what was there before.
+
+        Args:
+            item: All its attributes.
+            condition: What must hold.
+            attempts: How often it is sent at most.
 
         Raises:
             ConditionFailedError: `condition` did not hold.
         """
         request: dict[str, Any] = {"Item": to_attributes(item), "ReturnValues": "ALL_OLD"}
         _add(request, "ConditionExpression", condition)
-        answer = await self._write(lambda: self._clients.dynamodb.put_item(TableName=self.name, **request))
+        answer = await self._write(lambda: self._clients.dynamodb.put_item(TableName=self.name, **request), attempts)
         return _item(answer.get("Attributes"))
 
     async def update(
@@ -154,12 +161,12 @@ class Table:
             more["ExclusiveStartKey"] = start
         return self._clients.dynamodb.query(TableName=self.name, **request, **more)
 
-    async def _ask(self, operation: Callable[[], T]) -> T:
-        return await with_retries(operation, clock=self._clock, where=f"table {self.name}")
+    async def _ask(self, operation: Callable[[], T], attempts: int = ATTEMPTS) -> T:
+        return await with_retries(operation, clock=self._clock, where=f"table {self.name}", attempts=attempts)
 
-    async def _write(self, operation: Callable[[], T]) -> T:
+    async def _write(self, operation: Callable[[], T], attempts: int = ATTEMPTS) -> T:
         try:
-            return await self._ask(operation)
+            return await self._ask(operation, attempts)
         except ClientError as error:
             raise ConditionFailedError(_item(error.response.get("Item"))) from error
 

@@ -27,7 +27,7 @@ from iii_runtime.core.http.replies import (
     unavailable,
     validation_failed,
 )
-from iii_runtime.core.http.requests import build_request, join_headers, parse_body, parse_query
+from iii_runtime.core.http.requests import UNKEYED_METHODS, build_request, join_headers, parse_body, parse_query
 from iii_runtime.core.http.routes import (
     Matched,
     MethodNotAllowed,
@@ -40,6 +40,7 @@ from iii_runtime.core.http.routes import (
 
 __all__ = [
     "RESPONSE_MEMBERS",
+    "UNKEYED_METHODS",
     "ApiRequest",
     "ApiResponse",
     "BadRequestError",

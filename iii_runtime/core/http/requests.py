@@ -15,6 +15,9 @@ Body: TypeAlias = "Json | bytes"
 
 MAX_QUERY_PARAMETERS = 1000
 
+UNKEYED_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that change nothing: an `Idempotency-Key` of theirs is ignored."""
+
 
 def build_request(
     route: Route[Any],

@@ -26,14 +26,16 @@ from iii_runtime.adapters.aws.kept_value import Follow
 from iii_runtime.adapters.aws.progress_publisher import SnsProgressPublisher
 from iii_runtime.adapters.aws.records import changes_of
 from iii_runtime.adapters.aws.table import Table
-from iii_runtime.core.errors import StoreError
-from iii_runtime.core.payload import Json
+from iii_runtime.core.change import Change
+from iii_runtime.core.errors import IiiError, StoreError
+from iii_runtime.core.payload import Json, PayloadError
 from iii_runtime.engine.feed_delivery import FeedDelivery, FeedRecord
 from iii_runtime.engine.stream_push import StreamPush
 from iii_runtime.hosts.aws_lambda.bootstrap import entry_point
 from iii_runtime.hosts.aws_lambda.context import LambdaContext
 from iii_runtime.hosts.aws_lambda.parallel import ThreadParallel
 from iii_runtime.hosts.aws_lambda.sandbox import Sandbox
+from iii_runtime.hosts.aws_lambda.unreadable_records import FeedFailures, UnreadableRecords
 from iii_runtime.hosts.aws_lambda.websocket_endpoint import websocket_endpoint
 from iii_runtime.hosts.unknown_event import EventUnknownError
 from iii_runtime.ports.clock import Clock
@@ -45,6 +47,7 @@ AT_ONCE = 32
 """Connections, and keys whose triggers run, that are served at the same time."""
 
 _UNREADABLE = frozenset({"store_corrupt", "blob_missing"})
+"""Errors of a store that no repetition mends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +73,15 @@ class Feed:
         follow: Reads values that are kept beside the table.
         clock: Tells how late a change is.
         meter: Takes how late it is.
+        unreadable: Takes the references of what can never be read.
     """
 
-    def __init__(self, delivery: FeedDelivery, follow: Follow, clock: Clock, meter: Meter) -> None:
+    def __init__(
+        self, delivery: FeedDelivery, follow: Follow, clock: Clock, meter: Meter, unreadable: UnreadableRecords
+    ) -> None:
         self._delivery = delivery
+        self._unreadable = unreadable
+        self._reported: set[str] = set()
         self._follow = follow
         self._clock = clock
         self._meter = meter
@@ -81,9 +89,10 @@ class Feed:
     async def handle(self, event: object) -> Json:
         """Deliver a batch and answer from which record on it must come again.
 
-        A record that cannot be read comes again until its retries are used up, and then is reported to the on-failure
-        destination; those behind it are delivered meanwhile. Where a value cannot be read for now, nothing behind it is
-        delivered, for it would come out of order.
+        A record that can never be read, because it or its value is damaged, missing or of a later version, is reported
+        to the queue of failures and is done: it would hold up its shard until it is too old. If it cannot be reported,
+        it comes again, and those behind it are delivered meanwhile. Where a value cannot be read for now, nothing
+        behind it is delivered, for it would come out of order.
 
         Returns:
             A partial batch response: `{"batchItemFailures": [...]}` with at most one entry.
@@ -106,18 +115,32 @@ class Feed:
     async def _read(self, records: Sequence[StreamRecord]) -> list[FeedRecord]:
         """Read the records up to the first one that cannot be read for now."""
         read: list[FeedRecord] = []
+        self._reported &= {record.identity for record in records}
         for record in records:
+            changes: Sequence[Change] | None
             try:
                 changes = await changes_of(record.body, self._follow)
-            except StoreError as error:
-                fields = {"sequence": record.sequence, "error": error.message}
-                _log.error("cannot read a record of the change feed", extra={"iii": fields})
-                if error.code not in _UNREADABLE:
+            except (StoreError, PayloadError) as error:
+                if isinstance(error, StoreError) and error.code not in _UNREADABLE:
+                    fields = {"sequence": record.sequence, "code": error.code, "error": error.message}
+                    _log.error("cannot read a record of the change feed for now", extra={"iii": fields})
                     break
-                read.append(FeedRecord(identity=record.identity, changes=None))
-            else:
-                read.append(FeedRecord(identity=record.identity, changes=changes))
+                changes = () if await self._report(record, error) else None
+            read.append(FeedRecord(identity=record.identity, changes=changes))
         return read
+
+    async def _report(self, record: StreamRecord, error: IiiError) -> bool:
+        """Report a record that cannot be read; True if that is done, now or when it came before."""
+        if record.identity in self._reported:
+            return True
+        try:
+            await self._unreadable.report(record.sequence, record.body, error)
+        except StoreError as refusal:
+            fields = {"sequence": record.sequence, "code": refusal.code, "error": refusal.message}
+            _log.error("cannot report a record that cannot be read; it comes again", extra={"iii": fields})
+            return False
+        self._reported.add(record.identity)
+        return True
 
     def _measure(self, read: Iterable[FeedRecord]) -> None:
         oldest = min((change.at_ms for record in read for change in record.changes or ()), default=None)
@@ -171,7 +194,8 @@ def open_feed(sandbox: Sandbox) -> Feed:
     progress = SnsProgressPublisher(clients.sns, names.progress_topic_arn, stores.clock)
     delivery = FeedDelivery(sandbox.runtime, push=push, progress=progress, parallel=parallel)
     blobs = S3Blobs(clients, names.bucket_name, stores.clock)
-    return Feed(delivery, blobs.follow, stores.clock, stores.meter)
+    unreadable = FeedFailures(clients, names, stores.clock)
+    return Feed(delivery, blobs.follow, stores.clock, stores.meter, unreadable)
 
 
 def _handle(sandbox: Sandbox, event: object, context: LambdaContext) -> Json:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import timedelta
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 from iii_runtime.core.http import HttpReply, error_reply, join_headers
 from iii_runtime.core.payload import Json
@@ -13,7 +14,8 @@ from iii_runtime.hosts.aws_lambda.context import LambdaContext, time_for_functio
 from iii_runtime.hosts.aws_lambda.sandbox import Sandbox
 from iii_runtime.hosts.events import parse_event
 from iii_runtime.hosts.unknown_event import EventUnknownError
-from iii_runtime.plan.limits import API_TIMEOUT
+from iii_runtime.plan.limits import API_TIMEOUT, LAMBDA_TIMEOUT
+from iii_runtime.ports.clock import Clock
 
 LARGEST_RESPONSE = 6 * 1024 * 1024
 """Bytes of an answer as JSON: what Lambda returns."""
@@ -23,6 +25,8 @@ _COUNTED_FROM = LARGEST_RESPONSE // 8
 
 _ANSWER_TIME = timedelta(seconds=1)
 """Kept from the function, so that its time-out is answered before the HTTP API gives up."""
+
+_LONGEST_MS = LAMBDA_TIMEOUT // timedelta(milliseconds=1)
 
 
 def answer_http(sandbox: Sandbox, event: object, context: LambdaContext) -> Json:
@@ -38,13 +42,29 @@ def answer_http(sandbox: Sandbox, event: object, context: LambdaContext) -> Json
             "cron ticks, and nothing else."
         )
 
+    accepted = _accepted(event, sandbox.clock)
+
     async def answer() -> HttpReply:
-        deadline = sandbox.clock.now() + API_TIMEOUT - _ANSWER_TIME
+        deadline = accepted + API_TIMEOUT - _ANSWER_TIME
         invoker = sandbox.runtime.invoker
         invoker.remaining = lambda: max(min(time_for_functions(context), deadline - sandbox.clock.now()), timedelta(0))
         return await sandbox.http.handle(call)
 
     return http_response(sandbox.run(answer, context), call.method, context.aws_request_id)
+
+
+def _accepted(event: object, clock: Clock) -> datetime:
+    """Return when the HTTP API took the request: it waits from then on, also while the sandbox starts.
+
+    That is now where the event does not say it, tells the future, or a time longer ago than any Lambda runs: a stored
+    event that somebody sends again.
+    """
+    context = event.get("requestContext") if isinstance(event, Mapping) else None
+    epoch_ms = context.get("timeEpoch") if isinstance(context, Mapping) else None
+    if isinstance(epoch_ms, bool) or not isinstance(epoch_ms, int):
+        return clock.now()
+    age_ms = clock.now_ms() - epoch_ms
+    return clock.now() - timedelta(milliseconds=age_ms if 0 < age_ms <= _LONGEST_MS else 0)
 
 
 def http_response(reply: HttpReply, method: str, error_id: str) -> dict[str, Json]:

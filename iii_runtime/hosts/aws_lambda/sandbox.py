@@ -91,6 +91,7 @@ class Sandbox:
             ids or Uuid4Source(),
             deletes=False,
             via_dispatcher=environment.function_id is not None,
+            reconciles=environment.function_id is None,
             max_value_bytes=manifest.config.state.max_value_bytes,
             response_lease=_lifetime(app, environment.function_id),
         )
@@ -199,5 +200,7 @@ def _lifetime(app: App, function_id: str | None) -> timedelta:
     """Return how long an invocation can take at most: what it holds after that belongs to a dead one."""
     if function_id is None:
         return LAMBDA_TIMEOUT
-    # The time-out of a Lambda is in whole seconds, rounded up.
-    return app.timeout_of(app.function(function_id)) + OUTCOME_MARGIN + timedelta(seconds=1)
+    # The time-out of a Lambda is in whole seconds, rounded up, for each message of a batch.
+    consumed = [queue.batch_size for queue in app.queues.values() if queue.consumer == function_id]
+    limit = app.timeout_of(app.function(function_id)) + timedelta(seconds=1)
+    return min(limit * max(consumed, default=1) + OUTCOME_MARGIN, LAMBDA_TIMEOUT)

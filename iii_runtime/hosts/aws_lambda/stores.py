@@ -42,6 +42,7 @@ def aws_stores(  # noqa: PLR0913 - one for each thing a host decides
     *,
     deletes: bool = True,
     via_dispatcher: bool = False,
+    reconciles: bool = True,
     max_value_bytes: int | None = None,
     response_lease: timedelta = LONGEST_RUN,
 ) -> Stores:
@@ -57,6 +58,8 @@ def aws_stores(  # noqa: PLR0913 - one for each thing a host decides
         ids: Where identities come from.
         deletes: Whether an acknowledgement deletes the message; else it is noted, see `SqsMessageQueue`.
         via_dispatcher: See `LambdaFunctions`.
+        reconciles: Whether a look into the dead-letter queue comes before all letters of a queue are moved; the role of
+            a function does not allow it. See `DynamoDeadLetterStore`.
         max_value_bytes: Largest state value, as JSON text; see `DynamoStateStore`.
         response_lease: How long a request with an `Idempotency-Key` is taken to run; longer than its host can.
     """
@@ -68,7 +71,7 @@ def aws_stores(  # noqa: PLR0913 - one for each thing a host decides
         from iii_runtime.adapters.aws.dead_letter_store import DynamoDeadLetterStore
         from iii_runtime.adapters.aws.reconciler import Reconciler
 
-        reconciler = Reconciler(clients, deployment, table, payloads, clock, ids)
+        reconciler = Reconciler(clients, deployment, table, payloads, clock, ids) if reconciles else None
         return DynamoDeadLetterStore(
             clients, deployment, table, payloads, clock, ids, queues=app_queues, reconciler=reconciler
         )

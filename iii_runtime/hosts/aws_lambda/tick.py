@@ -12,9 +12,10 @@ from datetime import datetime, timedelta
 
 from iii_runtime.adapters.aws.message_queue import ReceivedRecord
 from iii_runtime.adapters.aws.minute_ticks import DelayedTick, MinuteTicks
+from iii_runtime.adapters.aws.receipts import Receipts
 from iii_runtime.adapters.aws.reconciler import LIMIT
 from iii_runtime.core.cron import CronJob
-from iii_runtime.core.errors import IiiError, message_of
+from iii_runtime.core.errors import IiiError, StoreError, message_of
 from iii_runtime.core.payload import Json, PayloadError, decode_json
 from iii_runtime.core.remote import RemoteTick, decode_request
 from iii_runtime.hosts.aws_lambda.bootstrap import entry_point
@@ -30,6 +31,9 @@ _log = logging.getLogger("iii_runtime.cron")
 _MINUTE = timedelta(minutes=1)
 _TIDYING = LIMIT + timedelta(seconds=5)
 """What one dead-letter queue may take."""
+
+_AGAIN = timedelta(seconds=5)
+"""After it a tick that could not be started is tried again: by the visibility of its queue it would come too late."""
 
 
 def handle(sandbox: Sandbox, event: object, context: LambdaContext) -> Json:
@@ -92,8 +96,10 @@ async def _tidy(sandbox: Sandbox, context: LambdaContext) -> None:
 
 async def _start_all(sandbox: Sandbox, records: tuple[ReceivedRecord, ...]) -> Json:
     jobs = {job.job_id: job for job in tick_jobs(sandbox.runtime.app.catalog)}
-    failed = [record.message_id for record in records if not await _start(sandbox, jobs, record)]
-    left: list[Json] = [{"itemIdentifier": message_id} for message_id in failed]
+    failed = [record for record in records if not await _start(sandbox, jobs, record)]
+    for record in failed:
+        await _hide(sandbox, record)
+    left: list[Json] = [{"itemIdentifier": record.message_id} for record in failed]
     return {"batchItemFailures": left}
 
 
@@ -116,6 +122,17 @@ async def _start(sandbox: Sandbox, jobs: dict[str, CronJob], record: ReceivedRec
         _log.error("cron tick not started", extra={"iii": {**fields, "code": error.code, "error": error.message}})
         return False
     return True
+
+
+async def _hide(sandbox: Sandbox, record: ReceivedRecord) -> None:
+    url = sandbox.deployment.queue_url(sandbox.deployment.own_queue_name(TICK_QUEUE))
+    try:
+        await Receipts(sandbox.clients, sandbox.clock, deletes=False).hide(
+            url, record.handle, _AGAIN, record.received_ms
+        )
+    except StoreError as error:
+        fields = {"message_id": record.message_id, "code": error.code, "error": error.message}
+        _log.warning("the tick comes again later, not at once", extra={"iii": fields})
 
 
 def _read(body: str) -> RemoteTick:
