@@ -34,6 +34,7 @@ bundle: $(INSTALLED) ## Build what the Lambdas run, into build/lambda
 	$(BIN)/python -m iii_runtime.cdk.bundle
 
 synth: bundle ## Synthesise the stacks of a stage into cdk.out: make synth STAGE=prod
+	@rm -rf cdk.out
 	CDK_CONTEXT_JSON='{"stage": "$(STAGE)"}' $(BIN)/python app.py
 
 clean: ## Remove everything that was made here, except ./data

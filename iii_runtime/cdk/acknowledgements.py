@@ -5,7 +5,7 @@ cdk-nag and the like find these at the construct that they concern. Nothing is a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import aws_cdk as cdk
 from constructs import IConstruct
@@ -35,6 +35,7 @@ def acknowledge_patterns(scope: IConstruct, permissions: Iterable[Permission]) -
     Raises:
         HostError: `pattern_unexplained`: a permission has a pattern and does not say why.
     """
+    reasons: dict[str, str] = {}
     for permission in permissions:
         for resource in permission.resources:
             if "*" not in resource:
@@ -44,12 +45,21 @@ def acknowledge_patterns(scope: IConstruct, permissions: Iterable[Permission]) -
                     f"{scope.node.path}: {', '.join(permission.actions)} on {resource} has no reason for its pattern.",
                     code="pattern_unexplained",
                 )
-            acknowledge(scope, {f"AwsSolutions-IAM5[Resource::{_as_reported(scope, resource)}]": permission.why})
+            reasons[resource] = permission.why
+    if reasons:
+        reported = _as_reported(scope, list(reasons))
+        acknowledge(
+            scope,
+            {
+                f"AwsSolutions-IAM5[Resource::{resource}]": why
+                for resource, why in zip(reported, reasons.values(), strict=True)
+            },
+        )
 
 
-def _as_reported(scope: IConstruct, resource: str) -> str:
-    """Return an ARN as checkers write it, with a name in place of what is known at deployment only."""
-    return _flat(cdk.Stack.of(scope).resolve(resource))
+def _as_reported(scope: IConstruct, resources: Sequence[str]) -> list[str]:
+    """Return ARNs as checkers write them, with a name in place of what is known at deployment only."""
+    return [_flat(resolved) for resolved in cdk.Stack.of(scope).resolve(resources)]
 
 
 def _flat(resolved: object) -> str:

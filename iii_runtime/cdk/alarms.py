@@ -16,10 +16,8 @@ from iii_runtime.cdk.functions import place
 from iii_runtime.cdk.queues import CRON_FAILURES, has_mixed_topics, topic_failures_name
 from iii_runtime.core.config.values import StageConfig
 from iii_runtime.plan.app_plan import AppPlan, PlannedQueue
+from iii_runtime.plan.limits import ALARM_METRICS
 from iii_runtime.plan.names import FEED_FAILURES, Deployment
-
-METRICS_OF_AN_ALARM = 9
-"""An alarm may look at 10 metrics; with the expression that adds them up it has 10 entries."""
 
 FUNCTION_ERRORS = 10
 """Failed runs within 5 minutes that raise an alarm. A few are what retries are for; the last one is a dead letter."""
@@ -90,7 +88,9 @@ def add_alarm_topic(scope: Construct, deployment: Deployment, email: str | None)
 
 def add_alarm(scope: Construct, deployment: Deployment, alarm: AlarmSpec) -> cloudwatch.CfnAlarm:
     """Create an alarm that reports to the topic of the stage."""
-    resource = cloudwatch.CfnAlarm(
+    only = alarm.metrics[0] if len(alarm.metrics) == 1 else None
+    # All in one step: each member that is set later costs a call to the process of the CDK.
+    return cloudwatch.CfnAlarm(
         place(scope, f"Alarm-{alarm.title}"),
         "Alarm",
         alarm_name=_fitted(f"{deployment.prefix} {alarm.title}"),
@@ -101,15 +101,13 @@ def add_alarm(scope: Construct, deployment: Deployment, alarm: AlarmSpec) -> clo
         treat_missing_data="notBreaching",
         alarm_actions=[alarm_topic_arn(deployment)],
         ok_actions=[alarm_topic_arn(deployment)],
+        namespace=None if only is None else only.namespace,
+        metric_name=None if only is None else only.name,
+        dimensions=None if only is None else _dimensions(only),
+        statistic=None if only is None else only.statistic,
+        period=None if only is None else alarm.period_s,
+        metrics=_sum_of(alarm) if only is None else None,
     )
-    if len(alarm.metrics) == 1:
-        metric = alarm.metrics[0]
-        resource.namespace, resource.metric_name = metric.namespace, metric.name
-        resource.dimensions = _dimensions(metric)
-        resource.statistic, resource.period = metric.statistic, alarm.period_s
-    else:
-        resource.metrics = _sum_of(alarm)
-    return resource
 
 
 def _fitted(name: str) -> str:
@@ -203,7 +201,7 @@ def stage_alarms(plan: AppPlan, api_id: str) -> list[AlarmSpec]:
 
 def _per_lambda(title: str, metric: str, what: str, functions: Sequence[str]) -> list[AlarmSpec]:
     """Return as few alarms as can watch a metric of all Lambdas."""
-    parts = [functions[at : at + METRICS_OF_AN_ALARM] for at in range(0, len(functions), METRICS_OF_AN_ALARM)]
+    parts = [functions[at : at + ALARM_METRICS] for at in range(0, len(functions), ALARM_METRICS)]
     return [
         AlarmSpec(
             title=f"{title} {number}",

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from iii_runtime.cdk.bundle_files import assemble, is_assembled, measure
 from iii_runtime.cdk.libraries import ensure_libraries, require_libraries
-from iii_runtime.cdk.project import Description, Project, default_config, describe
+from iii_runtime.cdk.project import Project, default_config, discover_project
 from iii_runtime.core.config.values import DEFAULT_STAGE, Architecture, AwsConfig
 from iii_runtime.core.errors import HostError, IiiError
+from iii_runtime.hosts.embedded.manifest_discovery import DiscoveredApp
 from iii_runtime.plan.manifest import read_manifest
 
 BUNDLES = Path("build") / "lambda"
@@ -65,19 +66,19 @@ class Bundle:
         return f"{self.path}: {zipped:.1f} MB zipped, {unpacked:.1f} MB unpacked, sha256 {self.digest[:16]}"
 
 
-def build_bundle(project: Project, platform: Platform, *, description: Description | None = None) -> Bundle:
+def build_bundle(project: Project, platform: Platform, *, discovered: DiscoveredApp | None = None) -> Bundle:
     """Build the bundle for one platform. Needs the network if its libraries have changed since the last time.
 
     Args:
         project: The project.
         platform: What the bundle is for.
-        description: What the project registers, if that is known already.
+        discovered: What the project registers, if that is known already.
 
     Raises:
         HostError: `bundle_too_large`: more than `MAX_ZIP_BYTES` zipped. `libraries_unavailable`: a library cannot be
-            found, or not as a wheel. `discovery_failed`: the code cannot be imported.
+            found, or not as a wheel. And what `discover_project` raises.
     """
-    known = description or describe(project)
+    known = discovered or discover_project(project)
     folder = project.root / BUNDLES
     libraries = ensure_libraries(project, folder, platform.architecture, platform.python, tracing=_traces(known))
     path = assemble(known, project, libraries, folder / platform.name)
@@ -98,18 +99,18 @@ def build_bundle(project: Project, platform: Platform, *, description: Descripti
     return bundle
 
 
-def current_bundle(project: Project, platform: Platform, description: Description) -> Path:
+def current_bundle(project: Project, platform: Platform, discovered: DiscoveredApp) -> Path:
     """Return the folder of a bundle for synthesis, brought up to the present code without the network.
 
     Raises:
         HostError: `bundle_missing`: its libraries were never installed, or are of another list of requirements.
     """
     folder = project.root / BUNDLES
-    tracing = _traces(description)
+    tracing = _traces(discovered)
     libraries = require_libraries(project, folder, platform.architecture, platform.python, tracing=tracing)
     path = folder / platform.name
-    if not is_assembled(description, project, libraries, path):
-        assemble(description, project, libraries, path)
+    if not is_assembled(discovered, project, libraries, path):
+        assemble(discovered, project, libraries, path)
     return path
 
 
@@ -135,17 +136,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         requirements=given.requirements,
     )
     try:
-        description = describe(project)
-        for platform in platforms_of(read_manifest(description.manifest).config.aws):
-            sys.stdout.write(f"{build_bundle(project, platform, description=description)}\n")
+        discovered = discover_project(project)
+        for platform in platforms_of(read_manifest(discovered.manifest).config.aws):
+            sys.stdout.write(f"{build_bundle(project, platform, discovered=discovered)}\n")
     except IiiError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
 
 
-def _traces(description: Description) -> bool:
-    aws = read_manifest(description.manifest).config.aws
+def _traces(discovered: DiscoveredApp) -> bool:
+    aws = read_manifest(discovered.manifest).config.aws
     return any(stage.tracing for stage in (aws.defaults, *aws.stages.values()))
 
 

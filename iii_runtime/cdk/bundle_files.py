@@ -14,8 +14,9 @@ from pathlib import Path
 
 import iii_runtime
 from iii_runtime.cdk.libraries import packages_in
-from iii_runtime.cdk.project import Description, Project
+from iii_runtime.cdk.project import Project
 from iii_runtime.core.errors import HostError
+from iii_runtime.hosts.embedded.manifest_discovery import DiscoveredApp
 from iii_runtime.plan.manifest import MANIFEST_NAME
 
 LEFT_OUT = (
@@ -52,7 +53,7 @@ class Size:
     largest: tuple[tuple[str, int], ...]
 
 
-def assemble(description: Description, project: Project, libraries: Path, target: Path) -> Path:
+def assemble(discovered: DiscoveredApp, project: Project, libraries: Path, target: Path) -> Path:
     """Make `target` a bundle of exactly the present code, runtime and libraries, and return it.
 
     Raises:
@@ -61,14 +62,14 @@ def assemble(description: Description, project: Project, libraries: Path, target
     fresh = target.with_name(f".{target.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
     shutil.copytree(packages_in(libraries), fresh)
-    for name, source in _sources(description, project).items():
+    for name, source in _sources(discovered, project).items():
         if (fresh / name).exists():
             raise HostError(
                 f"{source}: a library of the bundle has the name '{name}' too; rename one.", code="bundle_name_taken"
             )
         (fresh / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, fresh / name)
-    (fresh / MANIFEST_NAME).write_bytes(_manifest(description))
+    (fresh / MANIFEST_NAME).write_bytes(_manifest(discovered))
     for path in fresh.rglob("*"):
         # Lambda runs as another user: what only its owner may read would not be read there.
         path.chmod(0o755 if path.is_dir() else 0o644)
@@ -76,18 +77,18 @@ def assemble(description: Description, project: Project, libraries: Path, target
     return fresh.rename(target)
 
 
-def is_assembled(description: Description, project: Project, libraries: Path, target: Path) -> bool:
+def is_assembled(discovered: DiscoveredApp, project: Project, libraries: Path, target: Path) -> bool:
     """Return whether a bundle is what `assemble` would make."""
     if not target.is_dir():
         return False
     packages = packages_in(libraries)
     expected = {path.relative_to(packages).as_posix(): path for path in _files(packages)}
-    expected.update(_sources(description, project))
+    expected.update(_sources(discovered, project))
     found = {path.relative_to(target).as_posix(): path for path in _files(target)}
     manifest = found.pop(MANIFEST_NAME, None)
     return (
         manifest is not None
-        and manifest.read_bytes() == _manifest(description)
+        and manifest.read_bytes() == _manifest(discovered)
         and found.keys() == expected.keys()
         and all(path.read_bytes() == expected[name].read_bytes() for name, path in found.items())
     )
@@ -98,13 +99,13 @@ def measure(bundle: Path) -> Size:
     digest = hashlib.sha256()
     parts: Counter[str] = Counter()
     archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed:
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
         for path in sorted(_files(bundle), key=lambda file: file.relative_to(bundle).as_posix()):
             name, content = path.relative_to(bundle), path.read_bytes()
             digest.update(f"{name.as_posix()}\0{len(content)}\0".encode())
             digest.update(content)
             parts[name.parts[0]] += len(content)
-            packed.writestr(zipfile.ZipInfo(name.as_posix(), _EPOCH), content, zipfile.ZIP_DEFLATED, 9)
+            packed.writestr(zipfile.ZipInfo(name.as_posix(), _EPOCH), content, zipfile.ZIP_DEFLATED)
     return Size(
         digest=digest.hexdigest(),
         unpacked_bytes=parts.total(),
@@ -113,7 +114,7 @@ def measure(bundle: Path) -> Size:
     )
 
 
-def _sources(description: Description, project: Project) -> dict[str, Path]:
+def _sources(discovered: DiscoveredApp, project: Project) -> dict[str, Path]:
     """Return the files of code and runtime by their names in the bundle."""
     runtime = Path(iii_runtime.__file__).parent
     left_out = [runtime / part for part in LEFT_OUT]
@@ -122,7 +123,7 @@ def _sources(description: Description, project: Project) -> dict[str, Path]:
         for path in _files(runtime)
         if not any(path == part or part in path.parents for part in left_out)
     }
-    for source in description.code.values():
+    for source in discovered.code.values():
         found.update(_under(source, source.parent))
     for name in project.include:
         source = (project.root / name).resolve()
@@ -143,5 +144,5 @@ def _files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _manifest(description: Description) -> bytes:
-    return json.dumps(description.manifest, indent=1, ensure_ascii=True).encode("ascii")
+def _manifest(discovered: DiscoveredApp) -> bytes:
+    return json.dumps(discovered.manifest, indent=1, ensure_ascii=True).encode("ascii")

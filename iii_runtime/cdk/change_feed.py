@@ -10,8 +10,9 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 BATCH_SIZE = 100
-OLDEST_RECORD_S = 6 * 3600
-"""How long delivery is tried, seconds. DynamoDB keeps a change for a day; others wait behind one that is tried."""
+OLDEST_RECORD_S = 3600
+"""Age at which a change that cannot be delivered is given up, seconds. Until then all later changes of its shard wait
+behind it, whatever their key; so an hour, and not the day that DynamoDB keeps a change."""
 
 STORED = ("S#", "T#")
 SENT = "E#"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from iii_runtime.core.config.values import StageConfig
 from iii_runtime.core.errors import HostError
 from iii_runtime.plan.app_plan import Permission, PlannedFunction
 from iii_runtime.plan.limits import ENVIRONMENT_BYTES
+from iii_runtime.plan.names import deployed_length
 
 RETENTIONS = {
     1: logs.RetentionDays.ONE_DAY,
@@ -36,6 +38,9 @@ RETENTIONS = {
     731: logs.RetentionDays.TWO_YEARS,
 }
 
+
+OLDEST_START_S = 3600
+"""How long a start that nobody waits for may wait for a free sandbox, seconds; a throttled one is tried again."""
 
 _DESCRIPTION = 256
 """Longest description of a Lambda."""
@@ -93,6 +98,8 @@ def add_function(
         # A cron tick or a Void call is carried out at most once. The minute tick may be repeated: what it has sent
         # before fires once all the same.
         retry_attempts=1 if planned.role == "tick" else 0,
+        # A start that waits longer for a free sandbox than this is given up: late work is a surprise, not a service.
+        max_event_age=cdk.Duration.seconds(OLDEST_START_S),
         # The chain of a queue may be longer than the 16 hops that Lambda allows; our own limit of hops ends it.
         recursive_loop=lambda_.RecursiveLoop.ALLOW if planned.consumes else None,
     )
@@ -128,11 +135,6 @@ def kept(stage: StageConfig) -> cdk.RemovalPolicy:
     return cdk.RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if stage.production else cdk.RemovalPolicy.DESTROY
 
 
-def statement(permission: Permission) -> iam.PolicyStatement:
-    """Return a planned permission as IAM takes it."""
-    return iam.PolicyStatement(actions=list(permission.actions), resources=list(permission.resources))
-
-
 def _role(scope: Construct, identity: str, permissions: Sequence[Permission], group: logs.LogGroup) -> iam.Role:
     own = [
         Permission(actions=("logs:CreateLogStream", "logs:PutLogEvents"), resources=(group.log_group_arn,)),
@@ -142,20 +144,30 @@ def _role(scope: Construct, identity: str, permissions: Sequence[Permission], gr
         scope,
         identity,
         assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
-        inline_policies={"iii": iam.PolicyDocument(statements=[statement(permission) for permission in own])},
+        inline_policies={"iii": _policy(own)},
     )
     acknowledge_patterns(role, own)
     return role
+
+
+def _policy(permissions: Sequence[Permission]) -> iam.PolicyDocument:
+    """Return planned permissions as IAM takes them, in one step: each object of the CDK costs a call to its process."""
+    statements = [
+        {"Effect": "Allow", "Action": list(permission.actions), "Resource": list(permission.resources)}
+        for permission in permissions
+    ]
+    return iam.PolicyDocument.from_json({"Version": "2012-10-17", "Statement": statements})
 
 
 def _environment(planned: PlannedFunction, settings: FunctionSettings, label: str) -> dict[str, str]:
     added = {} if planned.function_id is None else settings.environment
     own = {"III_TRACING": "1"} if settings.stage.tracing else {}
     environment = {**added, **own, **planned.environment}
-    size = sum(len(name.encode()) + len(value.encode()) for name, value in environment.items())
+    # As the plan measures it, which did not know of what is added.
+    size = deployed_length(json.dumps(environment, separators=(",", ":")))
     if size > ENVIRONMENT_BYTES:
         raise HostError(
-            f"{label}: its environment variables take {size:,} bytes, Lambda allows {ENVIRONMENT_BYTES:,}. "
+            f"{label}: its environment variables take {size:,} bytes as JSON, Lambda allows {ENVIRONMENT_BYTES:,}. "
             "Pass fewer of them to IiiApp, or keep them as secrets.",
             code="environment_too_large",
         )

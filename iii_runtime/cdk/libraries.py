@@ -156,8 +156,8 @@ def _uv(command: Sequence[str], options: Sequence[str]) -> None:
     )
     if done.returncode != 0:
         raise HostError(
-            f"the libraries of the bundle cannot be had; all have to be there as wheels for Lambda.\n"
-            f"{done.stderr.strip()}",
+            "the libraries of the bundle cannot be installed. They come from the package index, and all have to be "
+            f"there as wheels for Lambda.\n{done.stderr.strip()}",
             code="libraries_unavailable",
         )
 

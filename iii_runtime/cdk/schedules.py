@@ -36,7 +36,7 @@ def add_tick_rule(
         "Rule",
         name=f"{deployment.prefix}-x-tick",
         description="iii runtime: each minute",
-        schedule_expression="rate(1 minute)",
+        schedule_expression="cron(* * * * ? *)",
         state="ENABLED",
         targets=[
             events.CfnRule.TargetProperty(

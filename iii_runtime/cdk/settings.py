@@ -16,10 +16,11 @@ from iii_runtime.adapters.system import SystemClock
 from iii_runtime.cdk.bundle import Platform, current_bundle
 from iii_runtime.cdk.deployed import read_deployed, remember_last_deploy
 from iii_runtime.cdk.functions import FunctionSettings
-from iii_runtime.cdk.project import Description, Project, default_config, describe
+from iii_runtime.cdk.project import Project, default_config, discover_project
 from iii_runtime.core.config.schema import STAGE_RULE
 from iii_runtime.core.config.values import DEFAULT_STAGE
 from iii_runtime.core.errors import HostError
+from iii_runtime.hosts.embedded.manifest_discovery import DiscoveredApp
 from iii_runtime.plan.app import plan_app
 from iii_runtime.plan.app_plan import AppPlan
 from iii_runtime.plan.manifest import read_manifest
@@ -94,11 +95,12 @@ def prepare(scope: Construct, settings: AppSettings) -> Synthesis:
 
     Raises:
         AppInvalidError: Something cannot be, or would silently go wrong.
-        HostError: `discovery_failed`, `bundle_missing`, `deployed_unreadable`; the message says what to do.
+        HostError: `bundle_missing`, `deployed_unreadable`, `stage_invalid`, and what `discover_project` raises; the
+            message says what to do.
     """
     project = _project(settings)
-    description = _description(project, settings)
-    manifest = read_manifest(description.manifest)
+    discovered = _discover(project, settings)
+    manifest = read_manifest(discovered.manifest)
     deployment = Deployment(
         app=manifest.config.aws.app,
         stage=_checked(settings.get("stage") or _context(scope, "stage") or DEFAULT_STAGE),
@@ -112,7 +114,7 @@ def prepare(scope: Construct, settings: AppSettings) -> Synthesis:
     alarms = settings.get("alarms")
     return Synthesis(
         plan=plan,
-        make_code=_code(project, description, plan, settings.get("code")),
+        make_code=_code(project, discovered, plan, settings.get("code")),
         environment=settings.get("environment") or {},
         has_alarms=_context(scope, "alarms") != "off" if alarms is None else alarms,
         alarm_email=settings.get("alarm_email") or _context(scope, "alarm_email"),
@@ -135,22 +137,22 @@ def _project(settings: AppSettings) -> Project:
     )
 
 
-def _description(project: Project, settings: AppSettings) -> Description:
+def _discover(project: Project, settings: AppSettings) -> DiscoveredApp:
     manifest = settings.get("manifest")
     if manifest is None:
-        return describe(project)
+        return discover_project(project)
     if settings.get("code") is not None:
-        return Description(manifest=manifest, code={})
-    return Description(manifest=manifest, code=describe(project).code)
+        return DiscoveredApp(manifest=dict(manifest), code={})
+    return DiscoveredApp(manifest=dict(manifest), code=discover_project(project).code)
 
 
 def _code(
-    project: Project, description: Description, plan: AppPlan, given: lambda_.Code | None
+    project: Project, discovered: DiscoveredApp, plan: AppPlan, given: lambda_.Code | None
 ) -> Callable[[], lambda_.Code]:
     if given is not None:
         return lambda: given
     platform = Platform(plan.stage.architecture, plan.stage.python)
-    bundle = str(current_bundle(project, platform, description))
+    bundle = str(current_bundle(project, platform, discovered))
     # A code is of one stack; the files behind it are uploaded once all the same.
     return lambda: lambda_.Code.from_asset(bundle)
 

@@ -65,7 +65,7 @@ def add_bucket(scope: Construct, deployment: Deployment, stage: StageConfig) -> 
         object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
         enforce_ssl=True,
         minimum_tls_version=1.2,
-        removal_policy=cdk.RemovalPolicy.RETAIN if stage.production else cdk.RemovalPolicy.DESTROY,
+        removal_policy=cdk.RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if stage.production else cdk.RemovalPolicy.DESTROY,
         lifecycle_rules=[
             s3.LifecycleRule(id="payloads", prefix="payloads/", expiration=days(PAYLOAD_DAYS)),
             s3.LifecycleRule(

@@ -32,13 +32,17 @@ class WebSocketEntry:
     stage: apigw.WebSocketStage
 
     def may_write(self) -> Permission:
-        """Return the permission to write to connections and to close them."""
-        arn = cdk.Stack.of(self.api).format_arn(
-            service="execute-api", resource=self.api.api_id, resource_name=f"{STAGE_NAME}/POST/@connections/*"
+        """Return the permission to write to connections (`POST`) and to close them (`DELETE`)."""
+        stack = cdk.Stack.of(self.api)
+        arns = (
+            stack.format_arn(
+                service="execute-api", resource=self.api.api_id, resource_name=f"{STAGE_NAME}/{method}/@connections/*"
+            )
+            for method in ("POST", "DELETE")
         )
         return Permission(
             actions=("execute-api:ManageConnections",),
-            resources=(arn,),
+            resources=tuple(arns),
             why="Connections come and go; the pattern is those of this one API.",
         )
 

@@ -14,6 +14,7 @@ from iii_runtime.engine.http_entry import HttpCall
 from iii_runtime.hosts.embedded.discovery import discover_workers
 from iii_runtime.hosts.events import parse_event
 from iii_runtime.testing import Harness, Reply
+from tests.aws.harness import open_harness
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = discover_workers([str(ROOT / "functions")])
@@ -22,8 +23,8 @@ MUG = {"name": "Mug", "price": 1200}
 
 
 @pytest.fixture
-async def harness(store: Literal["memory", "embedded"], tmp_path: Path) -> AsyncIterator[Harness]:
-    async with Harness(WORKERS, config=ROOT / "iii-config.yaml", store=store, data=tmp_path / "data") as harness:
+async def harness(store: Literal["memory", "embedded", "aws"], tmp_path: Path) -> AsyncIterator[Harness]:
+    async with open_harness(WORKERS, config=ROOT / "iii-config.yaml", store=store, data=tmp_path / "data") as harness:
         for sku, product in (("tea", TEA), ("mug", MUG)):
             await call(harness, "state::set", {"scope": "catalogue", "key": sku, "value": product})
         yield harness

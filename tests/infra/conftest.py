@@ -1,8 +1,9 @@
-"""Apps that are synthesised once for all tests."""
+"""Apps that are synthesised once for all tests of a run."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -62,8 +63,45 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Synthesised:
 
 @pytest.fixture(scope="session")
 def production(tmp_path_factory: pytest.TempPathFactory) -> Synthesised:
-    """The same app in stage prod, with signed connections."""
-    stages = {"prod": StageConfig(production=True, log_retention_days=90, oldest_message_alarm_s=60)}
+    """The same app in stage prod, over several stacks and with every option: signed connections, which are logged."""
+    stages = {"prod": StageConfig(production=True, stacks=2, log_retention_days=90, oldest_message_alarm_s=60)}
     config = replace(SHOP, stream=StreamConfig(auth="iam"), aws=AwsConfig(app="shop", stages=stages))
-    out = tmp_path_factory.mktemp("production")
-    return synthesise(out, manifest=manifest_of(config, register_shop), context={"stage": "prod"})
+    return synthesise(
+        tmp_path_factory.mktemp("production"),
+        manifest=manifest_of(config, register_shop),
+        context={"stage": "prod", "alarm_email": "ops@example.com"},
+        websocket_access_logs=True,
+    )
+
+
+MANY, STACKS = 120, 4
+
+
+def register_many(worker: Worker, count: int) -> None:
+    """Register functions of which a quarter each has a queue, a route, a schedule, and a topic."""
+    for number in range(count):
+        trigger = (
+            Queue(f"q{number}"),
+            Http("GET", f"/f{number}"),
+            Cron("0 0 3 * * *", timezone="Europe/Berlin"),
+            DurableSubscriber(f"t{number % 8}"),
+        )[number % 4]
+        worker.function(f"many::f{number}", triggers=[trigger])(print)
+
+
+def many_functions(count: int) -> dict[str, Any]:
+    """Return the manifest of an app with so many functions, which are spread over stacks."""
+    queues = {f"q{number}": QueueConfig(name=f"q{number}") for number in range(0, count, 4)}
+    config = Config(
+        http=HttpConfig(auth="jwt", jwt=JWT),
+        stream=StreamConfig(auth="iam"),
+        queues=queues,
+        aws=AwsConfig(app="many", defaults=StageConfig(stacks=STACKS)),
+    )
+    return manifest_of(config, lambda worker: register_many(worker, count))
+
+
+@pytest.fixture(scope="session")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Synthesised:
+    """An app with more functions than a stack holds."""
+    return synthesise(tmp_path_factory.mktemp("many"), manifest=many_functions(MANY))

@@ -17,7 +17,7 @@ from aws_cdk import aws_lambda as lambda_
 
 from iii_runtime import Worker, register_worker
 from iii_runtime.cdk import IiiStacks
-from iii_runtime.cdk.settings import AppSettings
+from iii_runtime.cdk.settings import AppSettings, Synthesis, prepare
 from iii_runtime.core.config import Config
 from iii_runtime.plan.manifest import describe_app
 
@@ -168,6 +168,12 @@ def synthesise(out: Path, *, context: Mapping[str, str] | None = None, **setting
     stacks = IiiStacks(app, **given)
     app.synth()
     return Synthesised(app=stacks, templates=dict(_templates(out / "cdk.out", [s.stack_name for s in stacks.stacks])))
+
+
+def prepared(root: Path, *, context: Mapping[str, str] | None = None, **settings: Unpack[AppSettings]) -> Synthesis:
+    """Return what an app would be synthesised from, which takes no construct."""
+    given: AppSettings = {"code": a_code(), "project_root": root, **settings}
+    return prepare(new_app(root / "cdk.out", **(context or {})), given)
 
 
 def as_list(value: object) -> list[Any]:

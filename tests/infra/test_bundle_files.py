@@ -5,17 +5,21 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from iii_runtime.cdk import IiiStacks, libraries
-from iii_runtime.cdk.bundle import BUNDLES, MAX_ZIP_BYTES, Platform, build_bundle, current_bundle, platforms_of
+from iii_runtime.cdk.bundle import BUNDLES, MAX_ZIP_BYTES, Platform, build_bundle, current_bundle, main, platforms_of
 from iii_runtime.cdk.bundle_files import LEFT_OUT, assemble, measure
-from iii_runtime.cdk.project import Description, Project, describe
+from iii_runtime.cdk.project import Project, discover_project
 from iii_runtime.core.config.values import AwsConfig, StageConfig
 from iii_runtime.core.errors import HostError
+from iii_runtime.hosts.embedded.manifest_discovery import DiscoveredApp
 from tests.infra.synthesis import ROOT, new_app
 
 WORKER = """
@@ -28,6 +32,20 @@ def buy(order: dict) -> dict:
     return order
 """
 PLATFORM = Platform("arm64", "3.14")
+
+
+@pytest.fixture(scope="session")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The manifest of the code, found once."""
+    root = tmp_path_factory.mktemp("discovered")
+    (root / "shop.py").write_text(WORKER)
+    return discover_project(Project(root=root, functions=("shop.py",), config=None)).manifest
+
+
+@pytest.fixture
+def discovered(project: Project, manifest: dict[str, Any]) -> DiscoveredApp:
+    """What the import of the project's code shows."""
+    return DiscoveredApp(manifest=manifest, code={"shop": project.root / "shop.py"})
 
 
 @pytest.fixture
@@ -54,8 +72,8 @@ def names_in(bundle: Path) -> set[str]:
     return {path.relative_to(bundle).as_posix() for path in bundle.rglob("*") if path.is_file()}
 
 
-def test_a_bundle_has_code_runtime_libraries_and_manifest(project: Project) -> None:
-    bundle = build_bundle(project, PLATFORM)
+def test_a_bundle_has_code_runtime_libraries_and_manifest(project: Project, discovered: DiscoveredApp) -> None:
+    bundle = build_bundle(project, PLATFORM, discovered=discovered)
     names = names_in(project.root / bundle.path)
     assert bundle.path == Path("build", "lambda", "arm64-3.14")
     assert {"shop.py", "iii_runtime/__init__.py", "small/__init__.py", "iii-manifest.json"} <= names
@@ -63,8 +81,10 @@ def test_a_bundle_has_code_runtime_libraries_and_manifest(project: Project) -> N
     assert [each["id"] for each in manifest["functions"]] == ["shop::buy"]
 
 
-def test_no_tests_no_cdk_no_command_line_and_no_other_host_is_in_it(project: Project) -> None:
-    names = names_in(project.root / build_bundle(project, PLATFORM).path)
+def test_no_tests_no_cdk_no_command_line_and_no_other_host_is_there(
+    project: Project, discovered: DiscoveredApp
+) -> None:
+    names = names_in(project.root / build_bundle(project, PLATFORM, discovered=discovered).path)
     for part in LEFT_OUT:
         assert not any(name.startswith(f"iii_runtime/{part}") for name in names), part
     assert not any("__pycache__" in name or "/tests/" in name for name in names)
@@ -79,8 +99,8 @@ def imported_by(source: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
 
 
-def test_the_runtime_in_it_imports_nothing_that_was_left_out(project: Project) -> None:
-    root = project.root / build_bundle(project, PLATFORM).path
+def test_the_runtime_in_it_imports_nothing_that_was_left_out(project: Project, discovered: DiscoveredApp) -> None:
+    root = project.root / build_bundle(project, PLATFORM, discovered=discovered).path
     for source in (root / "iii_runtime").rglob("*.py"):
         for module in imported_by(source):
             if module.partition(".")[0] == "iii_runtime":
@@ -89,22 +109,21 @@ def test_the_runtime_in_it_imports_nothing_that_was_left_out(project: Project) -
             assert module.partition(".")[0] not in {"aws_cdk", "aiohttp", "click", "rich", "watchfiles", "yaml"}
 
 
-def test_the_same_sources_make_the_same_bundle(project: Project) -> None:
-    described = describe(project)
+def test_the_same_sources_make_the_same_bundle(project: Project, discovered: DiscoveredApp) -> None:
     place = libraries.require_libraries(project, project.root / BUNDLES, "arm64", "3.14", tracing=False)
-    first = measure(assemble(described, project, place, project.root / "1"))
+    first = measure(assemble(discovered, project, place, project.root / "1"))
     os.utime(project.root / "shop.py", (0, 0))
     (project.root / "shop.py").chmod(0o600)
-    second = measure(assemble(described, project, place, project.root / "2"))
+    second = measure(assemble(discovered, project, place, project.root / "2"))
     assert (first.digest, first.zip_bytes) == (second.digest, second.zip_bytes)
     (project.root / "shop.py").write_text(WORKER.replace("buy(", "sell("))
-    assert measure(assemble(described, project, place, project.root / "3")).digest != first.digest
+    assert measure(assemble(discovered, project, place, project.root / "3")).digest != first.digest
 
 
-def test_everybody_may_read_a_bundle_whoever_built_it(project: Project) -> None:
-    described, before = describe(project), os.umask(0o077)
+def test_everybody_may_read_a_bundle_whoever_built_it(project: Project, discovered: DiscoveredApp) -> None:
+    before = os.umask(0o077)
     try:
-        root = project.root / build_bundle(project, PLATFORM, description=described).path
+        root = project.root / build_bundle(project, PLATFORM, discovered=discovered).path
     finally:
         os.umask(before)
     modes = {path.stat().st_mode & 0o777 for path in root.rglob("*") if path.is_file()}
@@ -112,20 +131,19 @@ def test_everybody_may_read_a_bundle_whoever_built_it(project: Project) -> None:
     assert (modes, folders) == ({0o644}, {0o755})
 
 
-def test_a_synthesis_brings_the_bundle_up_to_the_present_code(project: Project) -> None:
-    path = current_bundle(project, PLATFORM, describe(project))
+def test_a_synthesis_brings_the_bundle_up_to_the_present_code(project: Project, discovered: DiscoveredApp) -> None:
+    path = current_bundle(project, PLATFORM, discovered)
     untouched = (path / "small" / "__init__.py").stat().st_ino
-    assert current_bundle(project, PLATFORM, describe(project)) == path
+    assert current_bundle(project, PLATFORM, discovered) == path
     assert (path / "small" / "__init__.py").stat().st_ino == untouched
     (project.root / "shop.py").write_text(WORKER + "\n# changed\n")
-    current_bundle(project, PLATFORM, describe(project))
+    current_bundle(project, PLATFORM, discovered)
     assert (path / "shop.py").read_text().endswith("# changed\n")
 
 
 @pytest.mark.parametrize("change", ["a file more", "a file less", "another library", "another manifest"])
-def test_a_bundle_that_was_tampered_with_is_made_anew(project: Project, change: str) -> None:
-    described = describe(project)
-    path = current_bundle(project, PLATFORM, described)
+def test_a_bundle_that_was_tampered_with_is_made_anew(project: Project, discovered: DiscoveredApp, change: str) -> None:
+    path = current_bundle(project, PLATFORM, discovered)
     before = measure(path).digest
     changes: dict[str, Callable[[], object]] = {
         "a file more": lambda: (path / "more.py").write_text(""),
@@ -134,49 +152,49 @@ def test_a_bundle_that_was_tampered_with_is_made_anew(project: Project, change: 
         "another manifest": lambda: (path / "iii-manifest.json").write_text("{}"),
     }
     changes[change]()
-    assert measure(current_bundle(project, PLATFORM, described)).digest == before
+    assert measure(current_bundle(project, PLATFORM, discovered)).digest == before
 
 
-def test_a_synthesis_without_libraries_says_how_to_get_them(project: Project) -> None:
+def test_a_synthesis_without_libraries_says_how_to_get_them(project: Project, discovered: DiscoveredApp) -> None:
     with pytest.raises(HostError, match="Run `make bundle`") as refused:
-        current_bundle(project, Platform("x86_64", "3.13"), describe(project))
+        current_bundle(project, Platform("x86_64", "3.13"), discovered)
     assert refused.value.code == "bundle_missing"
 
 
-def test_other_requirements_make_the_libraries_stale(project: Project) -> None:
+def test_other_requirements_make_the_libraries_stale(project: Project, discovered: DiscoveredApp) -> None:
     (project.root / "requirements.txt").write_text("httpx\n")
     with pytest.raises(HostError, match="its libraries have changed"):
-        current_bundle(project, PLATFORM, describe(project))
+        current_bundle(project, PLATFORM, discovered)
 
 
-def test_what_the_code_needs_besides_is_included_by_name(project: Project) -> None:
+def test_what_the_code_needs_besides_is_included_by_name(project: Project, discovered: DiscoveredApp) -> None:
     (project.root / "templates").mkdir()
     (project.root / "templates" / "mail.txt").write_text("Dear customer")
     wider = Project(root=project.root, functions=("shop.py",), config=None, include=("templates",))
-    assert "templates/mail.txt" in names_in(project.root / build_bundle(wider, PLATFORM).path)
+    assert "templates/mail.txt" in names_in(project.root / build_bundle(wider, PLATFORM, discovered=discovered).path)
 
 
-def test_what_is_to_be_included_and_is_not_there_is_refused(project: Project) -> None:
+def test_what_is_to_be_included_and_is_not_there_is_refused(project: Project, discovered: DiscoveredApp) -> None:
     wider = Project(root=project.root, functions=("shop.py",), config=None, include=("nothing",))
     with pytest.raises(HostError, match="nothing: no such file or folder to include") as refused:
-        build_bundle(wider, PLATFORM)
+        build_bundle(wider, PLATFORM, discovered=discovered)
     assert refused.value.code == "include_missing"
 
 
-def test_code_named_like_a_library_is_refused(project: Project) -> None:
+def test_code_named_like_a_library_is_refused(project: Project, discovered: DiscoveredApp) -> None:
     (project.root / "small").mkdir()
     (project.root / "small" / "__init__.py").write_text("")
-    (project.root / "shop.py").write_text(WORKER + "import small\n")
+    alike = replace(discovered, code={**discovered.code, "small": project.root / "small"})
     with pytest.raises(HostError, match="a library of the bundle has the name") as refused:
-        build_bundle(project, PLATFORM)
+        build_bundle(project, PLATFORM, discovered=alike)
     assert refused.value.code == "bundle_name_taken"
 
 
-def test_a_bundle_above_the_limit_is_refused_with_what_makes_it_large(project: Project) -> None:
+def test_a_bundle_above_the_limit_is_refused_with_what_is_large(project: Project, discovered: DiscoveredApp) -> None:
     place = project.root / BUNDLES / "libraries-arm64-3.14" / "python" / "small"
     (place / "model.bin").write_bytes(os.urandom(MAX_ZIP_BYTES + 1))
     with pytest.raises(HostError, match=r"Largest, unpacked: small 10\.0 MB") as refused:
-        build_bundle(project, PLATFORM)
+        build_bundle(project, PLATFORM, discovered=discovered)
     assert refused.value.code == "bundle_too_large"
 
 
@@ -225,6 +243,30 @@ def test_every_stack_runs_the_same_bundle(project: Project, tmp_path: Path) -> N
     assert len(set(map(str, keys))) == 1
 
 
-def test_what_is_registered_here_is_in_the_description_of_this_repository() -> None:
-    described: Description = describe(Project(root=ROOT))
-    assert described.code == {"functions": ROOT / "functions"}
+def test_the_code_of_this_repository_is_its_functions() -> None:
+    assert discover_project(Project(root=ROOT)).code == {"functions": ROOT / "functions"}
+
+
+def test_the_command_builds_a_bundle_for_each_platform_and_says_how_large_it_is(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project.root / "iii-config.yaml").write_text(
+        "workers: [{name: iii-aws, config: {stages: {prod: {python: '3.13'}}}}]"
+    )
+    install(project, python="3.13")
+    monkeypatch.chdir(project.root)
+    assert main(["shop.py"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    pattern = r"build/lambda/arm64-(3\.1[34]): 0\.\d MB zipped, \d\.\d MB unpacked, sha256 [0-9a-f]{16}"
+    found = [re.fullmatch(pattern, line) for line in shown]
+    assert [match and match[1] for match in found] == ["3.13", "3.14"]
+
+
+def test_the_command_says_what_is_wrong_in_words(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(project.root)
+    assert main(["nowhere.py"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "nowhere.py: no such file" in printed.err

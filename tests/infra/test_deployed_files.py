@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from iii_runtime import Queue, Worker
-from iii_runtime.cdk.deployed import LAST_DEPLOY, read_deployed, remember_last_deploy
+from iii_runtime.cdk.deployed import LAST_DEPLOY, OUTPUT, output_texts, read_deployed, remember_last_deploy
 from iii_runtime.core.config import Config, QueueConfig
 from iii_runtime.core.config.values import AwsConfig, StageConfig, StreamConfig
 from iii_runtime.core.errors import HostError
-from iii_runtime.plan.deployed import DeployedQueue
+from iii_runtime.plan.app_plan import AppPlan
+from iii_runtime.plan.deployed import DeployedQueue, deployed_plan
 from iii_runtime.plan.findings import AppInvalidError
-from tests.infra.synthesis import CDK_JSON, Synthesised, manifest_of, synthesise
+from tests.infra.synthesis import CDK_JSON, Synthesised, manifest_of, prepared
 
 
 def app_with(*, stacks: int = 1, functions: int = 1, **queue: Any) -> dict[str, Any]:
@@ -25,7 +26,7 @@ def app_with(*, stacks: int = 1, functions: int = 1, **queue: Any) -> dict[str, 
     def register(worker: Worker) -> None:
         worker.function("shop::pay", triggers=[Queue("pay")])(print)
         for number in range(1, functions):
-            worker.function(f"shop::a-function-with-a-long-name-{number}")(print)
+            worker.function(f"shop::f{number}")(print)
 
     config = Config(
         queues={"pay": QueueConfig(name="pay", **queue)},
@@ -35,12 +36,15 @@ def app_with(*, stacks: int = 1, functions: int = 1, **queue: Any) -> dict[str, 
     return manifest_of(config, register)
 
 
-def deploy(root: Path, made: Synthesised) -> None:
+def deploy(root: Path, manifest: dict[str, Any], **context: str) -> AppPlan:
+    """Plan a stage as a synthesis does, and leave the file of a deployment."""
+    plan = prepared(root, manifest=manifest, context=context).plan
+    leave(root, {plan.deployment.prefix: {"HttpUrl": "https://x", OUTPUT: output_texts(deployed_plan(plan))}})
+    return plan
+
+
+def leave(root: Path, outputs: Mapping[str, Mapping[str, str]]) -> None:
     """Leave the file that `cdk deploy` leaves: the outputs of each stack, filled in."""
-    outputs: dict[str, Mapping[str, str]] = {
-        name: {key: str(template.text(each["Value"])) for key, each in template.content.get("Outputs", {}).items()}
-        for name, template in made.templates.items()
-    }
     file = root / LAST_DEPLOY
     file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps(outputs, indent=2))
@@ -51,63 +55,51 @@ def test_the_file_of_the_outputs_is_the_one_that_the_command_line_is_told_to_wri
 
 
 def test_a_queue_of_another_type_is_refused_once_the_stage_was_deployed(tmp_path: Path) -> None:
-    deploy(tmp_path, synthesise(tmp_path, manifest=app_with()))
+    deploy(tmp_path, app_with())
     with pytest.raises(AppInvalidError, match="queue 'pay' was deployed as a standard queue"):
-        synthesise(tmp_path, manifest=app_with(concurrency=1))
+        prepared(tmp_path, manifest=app_with(concurrency=1))
 
 
 def test_the_next_synthesis_writes_a_file_for_the_stage_that_was_deployed(tmp_path: Path) -> None:
-    deploy(tmp_path, synthesise(tmp_path, manifest=app_with()))
-    synthesise(tmp_path, manifest=app_with(), context={"stage": "test"})
+    deploy(tmp_path, app_with())
+    prepared(tmp_path, manifest=app_with(), context={"stage": "test"})
     deployed = read_deployed(tmp_path, "dev")
     assert deployed is not None
-    assert (deployed.app, deployed.stage, deployed.queues["pay"]) == (
-        "shop",
-        "dev",
-        DeployedQueue(type="standard", stack=0),
-    )
+    assert (deployed.app, deployed.stage) == ("shop", "dev")
+    assert deployed.queues["pay"] == DeployedQueue(type="standard", stack=0)
     assert read_deployed(tmp_path, "test") is None
 
 
 def test_the_deployment_of_another_stage_forgets_nothing(tmp_path: Path) -> None:
     for stage in ("dev", "test"):
-        deploy(tmp_path, synthesise(tmp_path, manifest=app_with(), context={"stage": stage}))
-    synthesise(tmp_path, manifest=app_with())
-    assert [path.name for path in sorted((tmp_path / "deployed").iterdir())] == [
-        "dev.json",
-        "last-deploy.json",
-        "test.json",
-    ]
+        deploy(tmp_path, app_with(), stage=stage)
+    prepared(tmp_path, manifest=app_with())
+    names = [path.name for path in sorted((tmp_path / "deployed").iterdir())]
+    assert names == ["dev.json", "last-deploy.json", "test.json"]
 
 
-def test_a_plan_too_long_for_one_output_comes_in_parts(tmp_path: Path) -> None:
-    made = synthesise(tmp_path, manifest=app_with(functions=60))
-    parts = {key: each["Value"] for key, each in made.core.content["Outputs"].items() if "DeployedPlan" in key}
+def test_a_plan_too_long_for_one_output_comes_in_parts(many: Synthesised, tmp_path: Path) -> None:
+    outputs = {
+        name: {key: str(template.text(each["Value"])) for key, each in template.content.get("Outputs", {}).items()}
+        for name, template in many.templates.items()
+    }
+    parts = [text for key, text in outputs[many.core.name].items() if OUTPUT in key]
     assert len(parts) > 2
-    assert max(len(text) for text in parts.values()) <= 1000
-    deploy(tmp_path, made)
+    assert max(map(len, parts)) <= 1000
+    leave(tmp_path, outputs)
     remember_last_deploy(tmp_path)
-    deployed = read_deployed(tmp_path, "dev")
-    assert deployed is not None
-    assert len(deployed.functions) == 60
+    assert read_deployed(tmp_path, "dev") == deployed_plan(many.app.plan)
 
 
 def test_a_function_stays_in_its_stack_when_there_are_more_stacks(tmp_path: Path) -> None:
-    def homes(made: Synthesised) -> dict[str, str]:
-        return {
-            each["Properties"]["FunctionName"]: template.name
-            for template in made.templates.values()
-            for each in template.of("AWS::Lambda::Function").values()
-        }
-
-    before = synthesise(tmp_path / "1", manifest=app_with(stacks=2, functions=12), project_root=tmp_path)
-    deploy(tmp_path, before)
-    after = synthesise(tmp_path / "2", manifest=app_with(stacks=3, functions=12), project_root=tmp_path)
-    assert homes(after) == homes(before)
+    before = deploy(tmp_path, app_with(stacks=2, functions=12))
+    after = prepared(tmp_path, manifest=app_with(stacks=3, functions=12)).plan
+    assert after.stack_count == before.stack_count + 1
+    assert deployed_plan(after).functions == deployed_plan(before).functions
 
 
 def test_a_file_that_did_not_change_is_not_written_again(tmp_path: Path) -> None:
-    deploy(tmp_path, synthesise(tmp_path, manifest=app_with()))
+    deploy(tmp_path, app_with())
     remember_last_deploy(tmp_path)
     file = tmp_path / "deployed" / "dev.json"
     file.chmod(0o444)
@@ -117,20 +109,16 @@ def test_a_file_that_did_not_change_is_not_written_again(tmp_path: Path) -> None
 
 
 def test_outputs_of_an_app_inside_another_stack_are_found_too(tmp_path: Path) -> None:
-    made = synthesise(tmp_path, manifest=app_with())
-    text = made.core.content["Outputs"]["DeployedPlan"]["Value"]
-    file = tmp_path / LAST_DEPLOY
-    file.parent.mkdir()
-    file.write_text(json.dumps({"Mine": {"AppDeployedPlan": text, "Other": "x"}}))
+    text = output_texts(deployed_plan(prepared(tmp_path, manifest=app_with()).plan))
+    leave(tmp_path, {"Mine": {f"App{OUTPUT}": text, "Other": "x"}})
     remember_last_deploy(tmp_path)
     assert read_deployed(tmp_path, "dev") is not None
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"s": {"DeployedPlan": "{}"}}', '{"s": {"DeployedPlan": "{"}}'])
 def test_damaged_outputs_are_refused(tmp_path: Path, content: str) -> None:
-    file = tmp_path / LAST_DEPLOY
-    file.parent.mkdir()
-    file.write_text(content)
+    leave(tmp_path, {})
+    (tmp_path / LAST_DEPLOY).write_text(content)
     with pytest.raises(HostError) as refused:
         remember_last_deploy(tmp_path)
     assert refused.value.code == "deployed_unreadable"

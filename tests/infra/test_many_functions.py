@@ -8,50 +8,16 @@ from pathlib import Path
 import aws_cdk as cdk
 import pytest
 
-from iii_runtime import Cron, DurableSubscriber, Http, Queue, Worker
+from iii_runtime import Cron, DurableSubscriber, Http, Worker
 from iii_runtime.cdk import IiiApp
-from iii_runtime.core.config import Config, QueueConfig
-from iii_runtime.core.config.values import AwsConfig, HttpConfig, StageConfig, StreamConfig
+from iii_runtime.core.config import Config
+from iii_runtime.core.config.values import HttpConfig, StreamConfig
 from iii_runtime.core.errors import HostError
 from iii_runtime.core.triggers import TriggerKind
-from tests.infra.conftest import JWT
-from tests.infra.synthesis import Synthesised, Template, a_code, manifest_of, new_app, synthesise
-
-MANY, STACKS = 120, 4
-
-
-def config_of(count: int) -> Config:
-    queues = {f"q{number}": QueueConfig(name=f"q{number}") for number in range(0, count, 4)}
-    return Config(
-        http=HttpConfig(auth="jwt", jwt=JWT),
-        stream=StreamConfig(auth="iam"),
-        queues=queues,
-        aws=AwsConfig(app="many", defaults=StageConfig(stacks=STACKS)),
-    )
-
-
-def register(worker: Worker, count: int) -> None:
-    """Register functions of which a quarter each has a queue, a route, a schedule, and a topic."""
-    for number in range(count):
-        trigger = (
-            Queue(f"q{number}"),
-            Http("GET", f"/f{number}"),
-            Cron("0 0 3 * * *", timezone="Europe/Berlin"),
-            DurableSubscriber(f"t{number % 8}"),
-        )[number % 4]
-        worker.function(f"many::f{number}", triggers=[trigger])(print)
-
-
-@pytest.fixture(scope="session")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Synthesised:
-    manifest = manifest_of(config_of(MANY), lambda worker: register(worker, MANY))
-    return synthesise(tmp_path_factory.mktemp("many"), manifest=manifest)
-
-
-@pytest.fixture(scope="session")
-def one_more(tmp_path_factory: pytest.TempPathFactory) -> Synthesised:
-    manifest = manifest_of(config_of(MANY + 1), lambda worker: register(worker, MANY + 1))
-    return synthesise(tmp_path_factory.mktemp("one-more"), manifest=manifest)
+from iii_runtime.plan.app_plan import CORE_STACK, AppPlan
+from iii_runtime.plan.stacks import count_resources
+from tests.infra.conftest import MANY, STACKS, many_functions
+from tests.infra.synthesis import Synthesised, Template, a_code, manifest_of, new_app, prepared, synthesise
 
 
 def homes(made: Synthesised) -> Mapping[str, tuple[str, str]]:
@@ -62,6 +28,12 @@ def homes(made: Synthesised) -> Mapping[str, tuple[str, str]]:
         for kind, key in (("AWS::Lambda::Function", "FunctionName"), ("AWS::SQS::Queue", "QueueName"))
         for logical_id, resource in template.of(kind).items()
     }
+
+
+def stacks_in(plan: AppPlan) -> Mapping[str, int]:
+    """Return the stack of each Lambda and queue by its name on AWS."""
+    functions = {name: function.stack for name, function in plan.functions.items()}
+    return functions | {queue.name: queue.stack for queue in plan.queues.values()}
 
 
 def test_there_are_a_core_stack_and_as_many_for_functions_as_was_said(many: Synthesised) -> None:
@@ -75,10 +47,32 @@ def test_no_stack_comes_near_the_limit_of_cloudformation(many: Synthesised) -> N
     assert max(len(template.resources) for template in many.templates.values()) <= 450
 
 
-def test_one_function_more_moves_none(many: Synthesised, one_more: Synthesised) -> None:
-    before, after = homes(many), homes(one_more)
+@pytest.mark.parametrize("app", ["pipeline", "shop", "production", "many"])
+def test_the_plan_counts_no_fewer_resources_than_a_stack_gets_and_few_more(
+    request: pytest.FixtureRequest, app: str
+) -> None:
+    """One is what the CDK's command line adds to each stack; options of the core stack make up the rest."""
+    made: Synthesised = request.getfixturevalue(app)
+    counted = count_resources(made.app.plan)
+    spare = [counted[number] - len(template.resources) for number, template in enumerate(made.templates.values())]
+    assert 1 <= spare[CORE_STACK] <= 3
+    assert set(spare[1:]) <= {1}
+    if app == "production":  # with every option
+        assert spare[CORE_STACK] == 1
+
+
+def test_one_function_more_moves_none(many: Synthesised, tmp_path: Path) -> None:
+    before, after = stacks_in(many.app.plan), stacks_in(prepared(tmp_path, manifest=many_functions(MANY + 1)).plan)
     assert {name: after[name] for name in before} == before
     assert len(after) > len(before)
+
+
+def test_the_others_have_no_part_in_where_a_function_is_and_what_it_is_called_there(
+    many: Synthesised, tmp_path: Path
+) -> None:
+    few = homes(synthesise(tmp_path, manifest=many_functions(12), alarms=False))
+    assert len(few) > 2 * 12
+    assert few.items() <= homes(many).items()
 
 
 def test_no_stack_exports_anything(many: Synthesised) -> None:
@@ -113,7 +107,7 @@ def test_routes_are_beside_their_functions_and_find_the_api_by_a_parameter(many:
             assert parameter_of(template, properties["ApiId"]["Ref"]) == "/iii/many/dev/http-api"
             assert parameter_of(template, properties["AuthorizerId"]["Ref"]) == "/iii/many/dev/http-authorizer"
             count += 1
-    assert count == MANY // 4
+    assert count == MANY // 4 * 2  # GET, and HEAD beside it
 
 
 def test_subscriptions_name_their_topic_across_stacks(many: Synthesised) -> None:
@@ -129,9 +123,8 @@ def test_subscriptions_name_their_topic_across_stacks(many: Synthesised) -> None
 
 def test_a_construct_in_one_stack_refuses_a_stage_of_several(tmp_path: Path) -> None:
     stack = cdk.Stack(new_app(tmp_path), "Mine")
-    manifest = manifest_of(config_of(4), lambda worker: register(worker, 4))
     with pytest.raises(HostError, match="Use IiiStacks") as refused:
-        IiiApp(stack, "App", manifest=manifest, code=a_code())
+        IiiApp(stack, "App", manifest=many_functions(4), code=a_code())
     assert refused.value.code == "stacks_needed"
 
 
@@ -149,7 +142,7 @@ def test_ids_that_differ_in_signs_alone_stay_apart(tmp_path: Path) -> None:
     config = Config(http=HttpConfig(auth="none"), stream=StreamConfig(auth="iam"))
     made = synthesise(tmp_path, manifest=manifest_of(config, register_alike)).core
     assert len(made.of("AWS::Events::Rule")) == 3
-    assert len(made.of("AWS::ApiGatewayV2::Route")) == 2 + 3
+    assert len(made.of("AWS::ApiGatewayV2::Route")) == 2 * 2 + 3
     assert {"iii-dev-f-a--b", "iii-dev-f-ab"} <= {
         each["Properties"]["FunctionName"] for each in made.of("AWS::Lambda::Function").values()
     }

@@ -64,21 +64,11 @@ def test_a_bound_queue_goes_straight_to_its_function_and_the_others_to_the_dispa
     assert consumers["orders-dev-q-default"] == "orders-dev-x-dispatcher"
 
 
-def test_the_hourly_job_is_a_rule_that_hands_over_job_and_time(pipeline: Synthesised) -> None:
+def test_the_hourly_job_is_a_rule_that_starts_its_function(pipeline: Synthesised) -> None:
     rule = pipeline.core.one("AWS::Events::Rule", ScheduleExpression="cron(0 * * * ? *)")
     target = pipeline.core.properties(rule)["Targets"][0]
     assert target["Arn"] == NAMES.function_arn("orders::cleanup-stale")
-    transformer = target["InputTransformer"]
-    assert transformer["InputPathsMap"] == {"time": "$.time"}
-    event = json.loads(transformer["InputTemplate"].replace("<time>", '"2026-11-29T10:00:00Z"'))
-    assert event == {
-        "iii": {
-            "v": 1,
-            "kind": "cron",
-            "job": "orders::cleanup-stale|0 0 * * * *|UTC",
-            "time": "2026-11-29T10:00:00Z",
-        }
-    }
+    assert target["DeadLetterConfig"]["Arn"] == NAMES.queue_arn("orders-dev-x-cron-failures")
 
 
 def test_the_http_triggers_are_routes_to_their_functions(pipeline: Synthesised) -> None:
@@ -92,8 +82,11 @@ def test_the_http_triggers_are_routes_to_their_functions(pipeline: Synthesised) 
     assert {key: value for key, value in routes.items() if not key.startswith("$")} == {
         "POST /orders": "orders-dev-f-orders--create",
         "GET /orders": "orders-dev-f-orders--list",
+        "HEAD /orders": "orders-dev-f-orders--list",
         "GET /orders/{order_id}": "orders-dev-f-orders--get",
+        "HEAD /orders/{order_id}": "orders-dev-f-orders--get",
         "GET /orders/{order_id}/steps": "orders-dev-f-orders--steps",
+        "HEAD /orders/{order_id}/steps": "orders-dev-f-orders--steps",
     }
     assert {key for key in routes if key.startswith("$")} == {"$connect", "$disconnect", "$default"}
 
@@ -109,7 +102,7 @@ def test_the_runtime_is_started_each_minute_and_reads_the_stream_of_the_table_fr
     pipeline: Synthesised,
 ) -> None:
     core = pipeline.core
-    tick = core.properties(core.one("AWS::Events::Rule", ScheduleExpression="rate(1 minute)"))
+    tick = core.properties(core.one("AWS::Events::Rule", ScheduleExpression="cron(* * * * ? *)"))
     assert tick["Targets"][0]["Arn"] == NAMES.system_arn("tick")
     assert "InputTransformer" not in tick["Targets"][0]
     feed = core.properties(core.one("AWS::Lambda::EventSourceMapping", StartingPosition="TRIM_HORIZON"))
@@ -117,6 +110,7 @@ def test_the_runtime_is_started_each_minute_and_reads_the_stream_of_the_table_fr
     assert feed["EventSourceArn"] == "orders-dev.StreamArn"
     assert feed["BisectBatchOnFunctionError"] is True
     assert feed["ParallelizationFactor"] == 1
+    assert (feed["MaximumRecordAgeInSeconds"], feed["MaximumRetryAttempts"]) == (3600, -1)
     assert feed["DestinationConfig"]["OnFailure"]["Destination"] == NAMES.queue_arn("orders-dev-x-feed-failures")
     patterns = [json.loads(each["Pattern"]) for each in feed["FilterCriteria"]["Filters"]]
     prefixes = [rule["prefix"] for each in patterns for rule in each["dynamodb"]["Keys"]["pk"]["S"]]
@@ -159,6 +153,7 @@ def test_what_is_registered_and_declared_is_all_that_decides(tmp_path: Path) -> 
     assert sorted(added) == [
         "AWS::ApiGatewayV2::Integration",
         "AWS::ApiGatewayV2::Route",
+        "AWS::ApiGatewayV2::Route",
         "AWS::CloudWatch::Alarm",
         "AWS::CloudWatch::Alarm",
         "AWS::Events::Rule",
@@ -179,14 +174,17 @@ def test_what_is_registered_and_declared_is_all_that_decides(tmp_path: Path) -> 
 def test_a_route_keeps_its_identity_when_a_parameter_or_the_function_is_called_otherwise(tmp_path: Path) -> None:
     """Two resources with one route would stand in each other's way during a deployment."""
 
-    def route_of(out: Path, path: str, function_id: str) -> str:
+    def identities(out: Path, path: str, function_id: str) -> dict[str, str]:
         def register(worker: Worker) -> None:
-            worker.function(function_id, triggers=[Http("GET", path, auth="none")])(print)
+            triggers: list[TriggerKind] = [Http("GET", path, auth="none"), Http("GET", "/orders/all", auth="none")]
+            worker.function(function_id, triggers=triggers)(print)
 
-        core = synthesise(out, manifest=manifest_of(Config(aws=AwsConfig(app="a")), register)).core
-        (found,) = [key for key, each in core.of("AWS::ApiGatewayV2::Route").items() if "GET" in str(each)]
-        return found
+        core = synthesise(out, manifest=manifest_of(Config(aws=AwsConfig(app="a")), register), alarms=False).core
+        routes = core.of("AWS::ApiGatewayV2::Route").items()
+        by_key = {each["Properties"]["RouteKey"]: key for key, each in routes}
+        return {key: identity for key, identity in by_key.items() if key.startswith("GET ")}
 
-    one = route_of(tmp_path / "1", "/orders/:id", "a::get")
-    assert route_of(tmp_path / "2", "/orders/:order_id", "a::find") == one
-    assert route_of(tmp_path / "3", "/orders/all", "a::get") != one
+    before = identities(tmp_path / "1", "/orders/:id", "a::get")
+    after = identities(tmp_path / "2", "/orders/:order_id", "a::find")
+    assert after == {"GET /orders/{order_id}": before["GET /orders/{id}"], "GET /orders/all": before["GET /orders/all"]}
+    assert len(set(after.values())) == 2

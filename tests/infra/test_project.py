@@ -1,4 +1,4 @@
-"""Synthesis learns what an app registers from a process of its own."""
+"""Where an app's code is, and that it is looked at from the root of its project with the variables it is given."""
 
 from __future__ import annotations
 
@@ -6,94 +6,61 @@ from pathlib import Path
 
 import pytest
 
-from iii_runtime.cdk.project import Project, describe
+from iii_runtime.cdk.project import CONFIG, Project, default_config, discover_project
 from iii_runtime.core.errors import HostError
 from iii_runtime.plan.manifest import read_manifest
 
 WORKER = """
 import os
-import prices
-from iii_runtime import Http, Queue, register_worker
+from iii_runtime import register_worker
 
-print("being imported")
-os.write(1, b"past Python\\n")
 worker = register_worker(worker_name="shop")
-assert os.environ["III_DISCOVERY"] == "1"
-
-@worker.function("shop::buy", triggers=[Http("POST", "/buy"), Queue("default")], timeout_ms=5000)
-def buy(order: dict) -> dict:
-    return {"price": prices.PRICE}
+worker.register_function("shop::buy", print, metadata={"currency": os.environ["CURRENCY"]})
 """
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A project with a file of functions, and a module and a package that it imports."""
+    """A project with a file of functions and a configuration; both want a variable."""
     (tmp_path / "shop.py").write_text(WORKER)
-    (tmp_path / "prices").mkdir()
-    (tmp_path / "prices" / "__init__.py").write_text("from prices.list import PRICE\n")
-    (tmp_path / "prices" / "list.py").write_text("PRICE = 3\n")
-    (tmp_path / "unused.py").write_text("raise RuntimeError('nobody imports this')\n")
+    (tmp_path / CONFIG).write_text("workers: [{name: iii-aws, config: {app: '${APP}'}}]")
     return tmp_path
 
 
-def test_it_finds_functions_and_triggers(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    manifest = read_manifest(describe(Project(root=root, functions=("shop.py",), config=None)).manifest)
-    assert list(manifest.catalog.functions) == ["shop::buy"]
-    assert [trigger.type_name for trigger in manifest.catalog.triggers] == ["http", "queue"]
-    assert manifest.targets == ("shop",)
-    printed = capfd.readouterr()
-    assert "being imported" in printed.err
-    assert "past Python" in printed.err
-    assert printed.out == ""
-
-
-def test_places_are_told_from_the_root_of_the_project(root: Path) -> None:
-    manifest = describe(Project(root=root, functions=("shop.py",), config=None)).manifest
-    assert manifest["functions"][0]["source"].startswith("shop.py:")
-    assert str(root) not in str(manifest)
-
-
-def test_the_code_is_the_targets_and_what_they_import_of_the_project(root: Path) -> None:
-    described = describe(Project(root=root, functions=("shop.py",), config=None))
-    assert described.code == {"prices": root / "prices", "shop": root / "shop.py"}
-
-
-def test_a_package_is_found_as_a_whole(root: Path) -> None:
-    (root / "jobs").mkdir()
-    (root / "jobs" / "__init__.py").write_text("")
-    (root / "jobs" / "night.py").write_text(WORKER)
-    described = describe(Project(root=root, functions=("jobs",), config=None))
-    assert described.manifest["targets"] == ["jobs", "jobs.night"]
-    assert described.code == {"jobs": root / "jobs", "prices": root / "prices"}
-
-
-def test_the_configuration_is_part_of_it(root: Path) -> None:
-    (root / "iii-config.yaml").write_text("workers: [{name: iii-aws, config: {app: '${APP}'}}]")
-    project = Project(root=root, functions=("shop.py",), environment={"APP": "corner"})
-    assert read_manifest(describe(project).manifest).config.aws.app == "corner"
-
-
-def test_the_import_sees_no_credentials_and_no_harm_comes_of_clients(
+def test_a_project_is_read_in_its_own_folder_with_its_own_variables(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "the real one")
-    monkeypatch.setenv("AWS_PROFILE", "mine")
-    (root / "shop.py").write_text(
-        WORKER + "import boto3\nboto3.client('s3')\nassert 'AWS_PROFILE' not in os.environ\n"
-        "assert os.environ['AWS_SECRET_ACCESS_KEY'] == 'none'\n"
-    )
-    describe(Project(root=root, functions=("shop.py",), config=None))
+    monkeypatch.setenv("APP", "of-the-process")
+    monkeypatch.setenv("CURRENCY", "EUR")
+    found = discover_project(Project(root=root, functions=("shop.py",), environment={"APP": "corner"}))
+    manifest = read_manifest(found.manifest)
+    assert manifest.config.aws.app == "corner"
+    assert manifest.catalog.functions["shop::buy"].metadata == {"currency": "EUR"}
+    assert found.code == {"shop": root / "shop.py"}
 
 
-def test_code_that_fails_when_it_is_imported_is_reported_with_file_and_line(root: Path) -> None:
-    (root / "shop.py").write_text("import os\nKEY = os.environ['STRIPE_KEY']\n")
-    with pytest.raises(HostError, match=r"shop\.py:2: KeyError: 'STRIPE_KEY'") as refused:
-        describe(Project(root=root, functions=("shop.py",), config=None))
-    assert refused.value.code == "discovery_failed"
+def test_code_that_cannot_be_imported_is_refused_with_file_and_line(root: Path) -> None:
+    with pytest.raises(HostError, match=r"shop\.py:6: KeyError: 'CURRENCY'"):
+        discover_project(Project(root=root, functions=("shop.py",), environment={"APP": "corner"}))
 
 
-def test_a_configuration_with_mistakes_is_reported_with_its_lines(root: Path) -> None:
-    (root / "iii-config.yaml").write_text("workers:\n  - name: iii-http\n    config: {port: many}\n")
-    with pytest.raises(HostError, match=r"iii-config\.yaml:3"):
-        describe(Project(root=root, functions=("shop.py",)))
+def test_the_usual_configuration_is_taken_if_it_is_there(root: Path) -> None:
+    assert default_config(root) == CONFIG
+    assert default_config(root / "elsewhere") is None
+
+
+def test_requirements_are_those_that_are_named_else_those_beside_the_code(root: Path) -> None:
+    (root / "jobs").mkdir()
+    beside, named = root / "jobs" / "requirements.txt", root / "wanted.txt"
+    assert Project(root=root, functions=("jobs",)).requirements_file() is None
+    beside.write_text("httpx\n")
+    named.write_text("httpx\n")
+    assert Project(root=root, functions=("jobs",)).requirements_file() == beside
+    assert Project(root=root, functions=("jobs/night.py",)).requirements_file() == beside
+    assert Project(root=root, functions=("jobs",), requirements="wanted.txt").requirements_file() == named
+
+
+def test_requirements_that_are_named_and_missing_are_refused(root: Path) -> None:
+    with pytest.raises(HostError, match=r"wanted\.txt: no such file; it should list the libraries") as refused:
+        Project(root=root, requirements="wanted.txt").requirements_file()
+    assert refused.value.code == "requirements_missing"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from iii_runtime import Worker
+from iii_runtime.core.config import Config
 from iii_runtime.core.config.values import StreamConfig
+from iii_runtime.core.errors import HostError
 from iii_runtime.plan.names import Deployment
-from tests.infra.conftest import SHOP, register_shop
 from tests.infra.synthesis import Resource, Synthesised, manifest_of, synthesise
 
 NAMES = Deployment(app="shop", stage="dev", region="eu-west-1", account="111122223333")
@@ -37,6 +38,27 @@ def test_a_lambda_is_as_the_stage_and_the_function_say(shop: Synthesised) -> Non
         "III_TRACING": "1",
         "LANGUAGE": "en",
     }
+
+
+def one_function(worker: Worker) -> None:
+    worker.function("a::b", environment={"COLOUR": "blue"})(print)
+
+
+def test_variables_for_all_functions_reach_those_that_are_registered(tmp_path: Path) -> None:
+    manifest = manifest_of(Config(stream=StreamConfig(auth="iam")), one_function)
+    added = {"LANGUAGE": "en", "COLOUR": "red"}
+    core = synthesise(tmp_path, manifest=manifest, environment=added, alarms=False).core
+    own = core.function("iii-dev-f-a--b")["Properties"]["Environment"]["Variables"]
+    assert (own["LANGUAGE"], own["COLOUR"]) == ("en", "blue")
+    for role in ("control", "dispatcher", "feed", "tick", "websocket"):
+        assert "LANGUAGE" not in core.function(f"iii-dev-x-{role}")["Properties"]["Environment"]["Variables"]
+
+
+def test_variables_that_take_more_than_lambda_allows_are_refused(tmp_path: Path) -> None:
+    manifest = manifest_of(Config(stream=StreamConfig(auth="iam")), one_function)
+    with pytest.raises(HostError, match=r"a::b: its environment variables take 4,\d\d\d") as refused:
+        synthesise(tmp_path, manifest=manifest, environment={"LARGE": '"' * 2000})
+    assert refused.value.code == "environment_too_large"
 
 
 def test_a_secret_is_in_the_environment_by_its_source_alone(shop: Synthesised) -> None:
@@ -149,13 +171,6 @@ def test_a_job_in_a_time_zone_is_a_schedule_at_exactly_its_time(shop: Synthesise
     target = schedule["Target"]
     assert target["DeadLetterConfig"]["Arn"] == NAMES.queue_arn("shop-dev-x-cron-failures")
     assert target["RetryPolicy"] == {"MaximumEventAgeInSeconds": 120, "MaximumRetryAttempts": 10}
-    event = json.loads(target["Input"])["iii"]
-    assert event == {
-        "v": 1,
-        "kind": "cron",
-        "job": "shop::nightly|0 30 2 * * *|Europe/Berlin",
-        "time": "<aws.scheduler.scheduled-time>",
-    }
 
 
 def test_the_group_of_the_schedules_is_there_before_they_are(shop: Synthesised) -> None:
@@ -166,7 +181,7 @@ def test_the_group_of_the_schedules_is_there_before_they_are(shop: Synthesised) 
 def test_a_job_by_the_second_is_left_to_the_tick(shop: Synthesised) -> None:
     assert [each.kind for each in shop.app.plan.schedules] == ["schedule", "rule", "tick"]
     expressions = {each["Properties"]["ScheduleExpression"] for each in shop.core.of("AWS::Events::Rule").values()}
-    assert expressions == {"cron(0 * * * ? *)", "rate(1 minute)"}
+    assert expressions == {"cron(0 * * * ? *)", "cron(* * * * ? *)"}
 
 
 def test_rules_may_put_what_they_cannot_hand_over_on_a_queue_and_only_those_of_the_stage(shop: Synthesised) -> None:
@@ -237,13 +252,19 @@ def test_both_apis_are_throttled_and_http_requests_are_logged_without_path_and_b
     assert not {"$context.path", "$context.requestOverride"} & set(shown.values())
 
 
-@pytest.mark.parametrize(("auth", "expected"), [("iam", "AWS_IAM"), ("ticket", "NONE"), ("none", "NONE")])
-def test_a_connection_is_authorised_as_the_streams_say(tmp_path: Path, auth: str, expected: str) -> None:
-    config = replace(SHOP, stream=StreamConfig(auth=auth))  # type: ignore[arg-type]
-    core = synthesise(tmp_path, manifest=manifest_of(config, register_shop)).core
-    connect = core.one("AWS::ApiGatewayV2::Route", RouteKey="$connect")["Properties"]
+@pytest.mark.parametrize(
+    ("app", "auth", "expected"),
+    [("production", "iam", "AWS_IAM"), ("shop", "ticket", "NONE"), ("pipeline", "none", "NONE")],
+)
+def test_a_connection_is_authorised_as_the_streams_say(
+    request: pytest.FixtureRequest, app: str, auth: str, expected: str
+) -> None:
+    made: Synthesised = request.getfixturevalue(app)
+    assert made.app.plan.stream_auth == auth
+    connect = made.core.one("AWS::ApiGatewayV2::Route", RouteKey="$connect")["Properties"]
     assert connect["AuthorizationType"] == expected
-    assert (core.of("AWS::ApiGatewayV2::Route", RouteKey="POST /_iii/stream-ticket") != {}) == (auth == "ticket")
+    tickets = made.core.of("AWS::ApiGatewayV2::Route", RouteKey="POST /_iii/stream-ticket")
+    assert (tickets != {}) == (auth == "ticket")
 
 
 def test_the_table_has_its_indexes_its_stream_and_its_expiry(shop: Synthesised) -> None:
