@@ -4,7 +4,9 @@ PYTHON ?= python3
 STAGE ?= dev
 VENV := .venv
 BIN := $(VENV)/bin
-# Newer than pyproject.toml and constraints.txt once they are installed.
+# Newer than pyproject.toml and constraints.txt once they are installed: what a host needs, and everything. The CDK alone
+# is half a gigabyte.
+HOST := $(VENV)/.installed-host
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
@@ -13,10 +15,10 @@ INSTALLED := $(VENV)/.installed
 help: ## List these tasks
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(INSTALLED) ## Watch the order pipeline at work; ends by itself
+demo: $(HOST) ## Watch the order pipeline at work; ends by itself
 	@$(BIN)/python scripts/demo.py
 
-dev: $(INSTALLED) ## Run the order pipeline on this machine until Ctrl-C; its data stays in ./data
+dev: $(HOST) ## Run the order pipeline on this machine until Ctrl-C; its data stays in ./data
 	$(BIN)/iii-runtime dev functions
 
 test: $(INSTALLED) ## Run all tests
@@ -41,10 +43,19 @@ clean: ## Remove everything that was made here, except ./data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build cdk.out node_modules dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+$(HOST): pyproject.toml constraints.txt
+	$(call install,embedded,about half a minute)
+
 $(INSTALLED): pyproject.toml constraints.txt
+	$(call install,dev,one to three minutes)
+	@touch $(HOST)
+
+# Installs an extra into the environment: $(call install,EXTRA,HOW LONG).
+define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "$(PYTHON) is too old or missing: Python 3.11 or newer is needed, as in make PYTHON=python3.11" >&2; exit 1; }
-	@echo "installing into $(VENV) (about half a minute the first time)"
+	@echo "installing into $(VENV) ($(2) the first time)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable '.[$(1)]'
 	@touch $@
+endef
