@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import io
 import json
 import logging
@@ -64,16 +65,19 @@ def test_a_line_of_the_runtime_is_json_with_what_it_is_about_as_members(lines: i
 def test_a_line_of_a_function_carries_its_invocation_and_the_data_it_gives(lines: io.StringIO, service: str) -> None:
     start_logging(service, "INFO", stream=lines)
     trace = "0af7651916cd43dd8448eb211c80319c"
-    enter_invocation(
-        Invocation(
-            id="i-1",
-            function_id="shop::pay",
-            message_receipt_id="m-1",
-            attempt=3,
-            traceparent=f"00-{trace}-b7ad6b7169203331-01",
-        )
+    invocation = Invocation(
+        id="i-1",
+        function_id="shop::pay",
+        message_receipt_id="m-1",
+        attempt=3,
+        traceparent=f"00-{trace}-b7ad6b7169203331-01",
     )
-    Logger().error("declined", {"card": "visa"})
+
+    def handle() -> None:
+        enter_invocation(invocation)
+        Logger().error("declined", {"card": "visa"})
+
+    contextvars.copy_context().run(handle)
     (line,) = logged(lines)
     assert {name: line[name] for name in ("level", "message", "function_id", "message_receipt_id", "attempt")} == {
         "level": "ERROR",
