@@ -107,18 +107,9 @@ def purge(place: Place, name: str, *, yes: bool) -> None:
 @with_place
 def pause(place: Place, name: str) -> None:
     """Take no more messages from a queue of a stage: the kill switch."""
-    stage = _stage(place)
-    # Here because it needs the AWS library.
-    from iii_runtime.cli.stage_engine import queue_switch  # noqa: PLC0415
-
-    done = queue_switch(place, stage).pause(name)
-    if place.as_json:
-        _print_switched(done)
-        return
-    already = "" if done.is_changed else " already"
-    print(f"queue '{name}'{place.of_stage} is {done.state}{already}: {done.consumer} takes no more messages from it")
-    say("What is in flight ends. New messages are accepted and wait with the others, each for 14 days at most.")
-    say(f"`iii-runtime queues resume {name} {stage.options}` goes on with them.")
+    if _switch(place, name, pauses=True):
+        say("What is in flight ends. New messages are accepted and wait with the others, each for 14 days at most.")
+        say(f"`iii-runtime queues resume {name} {_stage(place).options}` goes on with them.")
 
 
 @queues.command()
@@ -127,15 +118,7 @@ def pause(place: Place, name: str) -> None:
 @with_place
 def resume(place: Place, name: str) -> None:
     """Take messages from a paused queue of a stage again."""
-    stage = _stage(place)
-    from iii_runtime.cli.stage_engine import queue_switch  # noqa: PLC0415
-
-    done = queue_switch(place, stage).resume(name)
-    if place.as_json:
-        _print_switched(done)
-        return
-    already = "" if done.is_changed else " already"
-    print(f"queue '{name}'{place.of_stage} is {done.state}{already}: {done.consumer} takes messages from it")
+    _switch(place, name, pauses=False)
 
 
 def is_in_use(queue: ListedQueue) -> bool:
@@ -218,6 +201,22 @@ def _stage(place: Place) -> Stage:
             "its messages wait."
         )
     return place.stage
+
+
+def _switch(place: Place, name: str, *, pauses: bool) -> bool:
+    """Pause or resume a queue and say so; return whether to a reader and not to a program."""
+    # Here because it needs the AWS library.
+    from iii_runtime.cli.stage_engine import queue_switch  # noqa: PLC0415
+
+    switch = queue_switch(place, _stage(place))
+    done = switch.pause(name) if pauses else switch.resume(name)
+    if place.as_json:
+        _print_switched(done)
+        return False
+    already = "" if done.is_changed else " already"
+    takes = "takes no more messages" if pauses else "takes messages"
+    print(f"queue '{name}'{place.of_stage} is {done.state}{already}: {done.consumer} {takes} from it")
+    return True
 
 
 def _print_switched(done: Switched) -> None:
