@@ -16,6 +16,7 @@ from typing import NamedTuple
 from tests.protocol import history
 from tests.protocol.history import Limits, Past, Run, Stage, World
 from tests.protocol.model import Cause, Received, Row, State, Storage
+from tests.protocol.search import Move
 
 LEASE = 1
 BACKOFF = 1
@@ -51,14 +52,6 @@ class Scenario(NamedTuple):
     sent_later: int = 0
 
 
-class Move(NamedTuple):
-    """A step. `fair`: it happens sooner or later if nothing else does; mishaps and operators are not."""
-
-    label: tuple[object, ...]
-    fair: bool
-    world: World
-
-
 class Deliveries:
     """All moves of one scenario over one storage."""
 
@@ -77,7 +70,15 @@ class Deliveries:
         """Return whether nothing is left to do."""
         return not world.store.rows and not world.runs and all(past.queued for past in world.past)
 
-    def moves(self, world: World) -> Iterator[Move]:
+    def check(self, world: World) -> None:
+        """Check what must hold in every state."""
+        history.check(world, self.scenario.groups)
+
+    def canonical(self, world: World) -> World:
+        """Forget what nothing depends on any more, so that equal futures are equal states."""
+        return history.forget_settled(world)
+
+    def moves(self, world: World) -> Iterator[Move[World]]:
         """Yield every move that can be made."""
         for run in world.runs:
             yield from self.steps(world, run)
@@ -98,13 +99,13 @@ class Deliveries:
 
     # The engine's steps.
 
-    def receive(self, world: World, row: Row) -> Move:
+    def receive(self, world: World, row: Row) -> Move[World]:
         """Receive a message that is due."""
         store, received = self.storage.receive(world.store, row, LEASE)
         history.note_receive(world, received, self.scenario.limits)
         return Move(("receive", *received), True, _with_run(world._replace(store=store), Run(received)))
 
-    def steps(self, world: World, run: Run) -> Iterator[Move]:
+    def steps(self, world: World, run: Run) -> Iterator[Move[World]]:
         """Yield what a run can do next."""
         if run.stage == "received":
             yield self.begin(world, run)
@@ -123,24 +124,24 @@ class Deliveries:
         else:
             yield self.after_failure(world, run)
 
-    def hide(self, world: World, run: Run) -> Move:
+    def hide(self, world: World, run: Run) -> Move[World]:
         """Leave the message to a newer host."""
         store, kept = self.storage.hide(world.store, run.received, BACKOFF)
         after = without_run(world, run)._replace(store=store)
         return Move(("hide", *run.received), True, history.note_hidden(after, run) if kept else after)
 
-    def begin(self, world: World, run: Run) -> Move:
+    def begin(self, world: World, run: Run) -> Move[World]:
         """Bury the last receive, or start the function."""
         if self.is_last_receive(run.received):
             return self.bury(world, run, "receives", run.received.attempt - 1)
         return self.start(world, run)
 
-    def start(self, world: World, run: Run) -> Move:
+    def start(self, world: World, run: Run) -> Move[World]:
         """Start the function."""
         started = history.note_start(world, run, self.scenario.limits, self.scenario.groups)
         return self.reached("start", started, run, "running")
 
-    def after_failure(self, world: World, run: Run) -> Move:
+    def after_failure(self, world: World, run: Run) -> Move[World]:
         """Bury after the last attempt, or record the failure and give the message back."""
         if run.stage == "raised for good" or self.is_last_attempt(run.received):
             return self.bury(world, run, "failed", run.received.attempt)
@@ -148,13 +149,13 @@ class Deliveries:
         after = without_run(world, run)._replace(store=store)
         return Move(("fail", *run.received), True, history.note_recorded(after, run) if kept else after)
 
-    def acknowledge(self, world: World, run: Run) -> Move:
+    def acknowledge(self, world: World, run: Run) -> Move[World]:
         """End a message that succeeded."""
         store, kept = self.storage.acknowledge(world.store, run.received)
         after = without_run(world, run)._replace(store=store)
         return Move(("acknowledge", *run.received), True, history.note_done(after, run) if kept else after)
 
-    def bury(self, world: World, run: Run, cause: Cause, attempts: int) -> Move:
+    def bury(self, world: World, run: Run, cause: Cause, attempts: int) -> Move[World]:
         """End a message as a letter."""
         store, kept = self.storage.bury(world.store, run.received, cause, attempts)
         after = without_run(world, run)._replace(store=store)
@@ -170,7 +171,7 @@ class Deliveries:
         """Return whether a failure ends the message."""
         return received.attempt >= self.scenario.limits.attempts
 
-    def reached(self, verb: str, world: World, run: Run, stage: Stage) -> Move:
+    def reached(self, verb: str, world: World, run: Run, stage: Stage) -> Move[World]:
         """Return the move that takes a run to its next stage."""
         return Move((verb, *run.received), True, _with_run(without_run(world, run), run._replace(stage=stage)))
 
@@ -185,7 +186,7 @@ class Deliveries:
     def _is_spared(self, run: Run) -> bool:
         return run.received.receives > self.scenario.limits.receives
 
-    def _losses(self, world: World, run: Run) -> Iterator[Move]:
+    def _losses(self, world: World, run: Run) -> Iterator[Move[World]]:
         row = self.storage.holder(world.store, run.received)
         if row is not None and run.stage not in {"received", "running"}:
             yield from self._repeats(world, run)
@@ -197,13 +198,13 @@ class Deliveries:
             yield Move(("the lease ends of", *run.received), False, lost)
         yield Move(("given up", *run.received), False, without_run(after, run))
 
-    def _repeats(self, world: World, run: Run) -> Iterator[Move]:
+    def _repeats(self, world: World, run: Run) -> Iterator[Move[World]]:
         for label, _, after in self.steps(world, run):
             if len(after.runs) < len(world.runs):
                 again = _with_run(after, run._replace(lost=True))
                 yield Move((*label, "and lose the reply"), False, again)
 
-    def _operator(self, world: World) -> Iterator[Move]:
+    def _operator(self, world: World) -> Iterator[Move[World]]:
         for message, past in enumerate(world.past):
             if past.generation < self.scenario.redrives:
                 store, found = self.storage.redrive(world.store, message)

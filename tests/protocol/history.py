@@ -28,6 +28,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from tests.protocol.model import Cause, Received, State
+from tests.protocol.search import Breach, need
 
 RULES = frozenset(
     {
@@ -99,14 +100,6 @@ class Limits(NamedTuple):
 
     attempts: int
     receives: int
-
-
-class Breach(Exception):  # noqa: N818 - a finding of the search, not an error in it
-    """A rule does not hold."""
-
-    def __init__(self, rule: str, text: str) -> None:
-        super().__init__(f"{rule}: {text}")
-        self.rule = rule
 
 
 def check(world: World, groups: tuple[str | None, ...]) -> None:
@@ -221,12 +214,6 @@ def forget_settled(world: World) -> World:
             kept = Past(past.queued, generation=past.generation, succeeded=past.succeeded, end=past.end)
             world = world if kept == past else _noted(world, message, kept)
     return world
-
-
-def need(rule: str, holds: bool, text: str) -> None:
-    """Raise `Breach` if a rule is broken."""
-    if not holds:
-        raise Breach(rule, text)
 
 
 def _check_place(message: int, past: Past, places: int) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.protocol.delivery import Deliveries, Move, Scenario, without_run
+from tests.protocol.delivery import Deliveries, Scenario, without_run
 from tests.protocol.history import Limits, Run, World
 from tests.protocol.model import Cause, Received, Row, State, Storage, add_letter, replace_row, without_row
+from tests.protocol.search import Move
 
 _MISHAPS = Scenario("one message", (None,), kills=True, losses=True)
 _KILLS = Scenario("one message and kills", (None,), kills=True)
@@ -20,7 +21,7 @@ _FIFO_REDRIVE = Scenario("a group and a redrive", ("a", "a"), Limits(1, 3), redr
 class AcknowledgesBeforeRunning(Deliveries):
     """The message is gone when the function starts."""
 
-    def start(self, world: World, run: Run) -> Move:
+    def start(self, world: World, run: Run) -> Move[World]:
         store, _ = self.storage.acknowledge(world.store, run.received)
         return super().start(world._replace(store=store), run)
 
@@ -28,14 +29,14 @@ class AcknowledgesBeforeRunning(Deliveries):
 class BuriesLetterFirst(Deliveries):
     """A death takes two transactions: the letter, then the message."""
 
-    def bury(self, world: World, run: Run, cause: Cause, attempts: int) -> Move:
+    def bury(self, world: World, run: Run, cause: Cause, attempts: int) -> Move[World]:
         row = self.storage.holder(world.store, run.received)
         if row is None:
             return super().bury(world, run, cause, attempts)
         half = world._replace(store=add_letter(world.store, row, cause, attempts))
         return self.reached("put the letter", half, run, "half buried")
 
-    def steps(self, world: World, run: Run) -> Iterator[Move]:
+    def steps(self, world: World, run: Run) -> Iterator[Move[World]]:
         if run.stage != "half buried":
             yield from super().steps(world, run)
             return
@@ -46,7 +47,7 @@ class BuriesLetterFirst(Deliveries):
 class BuriesMessageFirst(BuriesLetterFirst):
     """A death takes two transactions: the message is gone before its letter is there."""
 
-    def bury(self, world: World, run: Run, cause: Cause, attempts: int) -> Move:
+    def bury(self, world: World, run: Run, cause: Cause, attempts: int) -> Move[World]:
         store, _ = self.storage.acknowledge(world.store, run.received)
         return self.reached("remove the message", world._replace(store=store), run, "half buried")
 
@@ -54,7 +55,7 @@ class BuriesMessageFirst(BuriesLetterFirst):
 class HidesInsteadOfFailing(Deliveries):
     """A failure gives the message back and is counted nowhere."""
 
-    def after_failure(self, world: World, run: Run) -> Move:
+    def after_failure(self, world: World, run: Run) -> Move[World]:
         if self.is_last_attempt(run.received):
             return super().after_failure(world, run)
         store, _ = self.storage.hide(world.store, run.received, 1)

@@ -1,20 +1,64 @@
-"""Breadth first through every state a scenario can reach, then backwards from its ends."""
+"""Breadth first through every state that moves can reach, then backwards from the ends. Knows nothing of queues."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from tests.protocol.delivery import Deliveries
-from tests.protocol.history import Breach, World, check, forget_settled
+World = TypeVar("World", bound=Hashable)
+
+
+class Breach(Exception):  # noqa: N818 - a finding of the search, not an error in it
+    """A rule does not hold."""
+
+    def __init__(self, rule: str, text: str) -> None:
+        super().__init__(f"{rule}: {text}")
+        self.rule = rule
+
+
+def need(rule: str, holds: bool, text: str) -> None:
+    """Raise `Breach` if a rule is broken."""
+    if not holds:
+        raise Breach(rule, text)
+
+
+class Move(NamedTuple, Generic[World]):
+    """A step. `fair`: it happens sooner or later if nothing else does; mishaps and operators are not."""
+
+    label: tuple[object, ...]
+    fair: bool
+    world: World
+
+
+class Moves(Protocol[World]):
+    """All moves of one scenario. Making one raises `Breach` if the move itself breaks a rule."""
+
+    def first(self) -> World:
+        """Return the world at the beginning."""
+
+    def moves(self, world: World) -> Iterable[Move[World]]:
+        """Yield every move that can be made."""
+
+    def canonical(self, world: World) -> World:
+        """Forget what nothing depends on any more, so that equal futures are equal states."""
+
+    def check(self, world: World) -> None:
+        """Check what must hold in every state.
+
+        Raises:
+            Breach: A rule is broken.
+        """
+
+    def is_end(self, world: World) -> bool:
+        """Return whether nothing is left to do."""
 
 
 class Outcome(NamedTuple):
     """What a search found.
 
     Attributes:
-        states: How many states it saw.
+        states: How many states it saw, the one that breaks a rule included.
         moves: How many moves it made.
         rule: The rule that does not hold, None if all do.
         trace: The shortest way there, and then what is wrong.
@@ -26,35 +70,35 @@ class Outcome(NamedTuple):
     trace: tuple[str, ...] = ()
 
 
-def explore(deliveries: Deliveries, wish: Callable[[World], None] = lambda _world: None) -> Outcome:
+def explore(moves: Moves[World], wish: Callable[[World], None] = lambda _world: None) -> Outcome:
     """Search all states.
 
     Args:
-        deliveries: The moves.
+        moves: The moves, with the rules.
         wish: One more rule for every state.
 
     Returns:
-        What was found. A rule besides those of `history` is `live`: from every state fair moves alone can reach an end.
+        What was found. A rule besides those of the moves is `live`: from every state fair moves alone can reach an end.
     """
-    search = _Search(deliveries, wish)
+    search = _Search(moves, wish)
     try:
         search.run()
     except Breach as breach:
-        return Outcome(len(search.worlds), search.moves, breach.rule, (*search.way_to(search.here), str(breach)))
+        return Outcome(len(search.worlds), search.made, breach.rule, (*search.way_to(search.here), str(breach)))
     stuck = search.stuck()
     if stuck is not None:
         end = f"live: from here no end can be reached: {search.worlds[stuck]}"
-        return Outcome(len(search.worlds), search.moves, "live", (*search.way_to(stuck), end))
-    return Outcome(len(search.worlds), search.moves)
+        return Outcome(len(search.worlds), search.made, "live", (*search.way_to(stuck), end))
+    return Outcome(len(search.worlds), search.made)
 
 
-class _Search:
-    def __init__(self, deliveries: Deliveries, wish: Callable[[World], None]) -> None:
-        first = deliveries.first()
-        self.deliveries = deliveries
+class _Search(Generic[World]):
+    def __init__(self, moves: Moves[World], wish: Callable[[World], None]) -> None:
+        first = moves.first()
+        self.moves = moves
         self.wish = wish
         self.worlds: list[World] = [first]
-        self.moves = 0
+        self.made = 0
         self.here = 0
         self._number: dict[World, int] = {first: 0}
         self._from: list[tuple[int, tuple[object, ...]]] = [(0, ())]
@@ -62,9 +106,9 @@ class _Search:
 
     def run(self) -> None:
         while self.here < len(self.worlds):
-            for label, fair, moved in self.deliveries.moves(self.worlds[self.here]):
-                self.moves += 1
-                world = forget_settled(moved)
+            for label, fair, moved in self.moves.moves(self.worlds[self.here]):
+                self.made += 1
+                world = self.moves.canonical(moved)
                 number = self._number.get(world)
                 if number is None:
                     number = self._number[world] = len(self.worlds)
@@ -78,7 +122,7 @@ class _Search:
 
     def _check(self, number: int, world: World) -> None:
         try:
-            check(world, self.deliveries.scenario.groups)
+            self.moves.check(world)
             self.wish(world)
         except Breach:
             self.here = number
@@ -86,7 +130,7 @@ class _Search:
 
     def stuck(self) -> int | None:
         """Return a state, one of the first, from which no end can be reached."""
-        ends = [number for number, world in enumerate(self.worlds) if self.deliveries.is_end(world)]
+        ends = [number for number, world in enumerate(self.worlds) if self.moves.is_end(world)]
         live = bytearray(len(self.worlds))
         for number in ends:
             live[number] = 1

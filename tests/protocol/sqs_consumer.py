@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.protocol import sqs_history as history
+from tests.protocol.search import Move
 from tests.protocol.sqs_history import Consumer, World
 from tests.protocol.sqs_model import Copy, Found, Item, Letter, Limits, Protocol, Stage
 
@@ -43,14 +44,6 @@ class Scenario(NamedTuple):
     copies: int = 0
 
 
-class Move(NamedTuple):
-    """A step. `fair`: it happens sooner or later if nothing else does."""
-
-    label: tuple[object, ...]
-    fair: bool
-    world: World
-
-
 class ConsumerMoves:
     """The moves of the consumers in one scenario."""
 
@@ -58,7 +51,7 @@ class ConsumerMoves:
         self.scenario = scenario
         self.protocol = protocol or Protocol(scenario.limits)
 
-    def steps(self, world: World, consumer: Consumer) -> Iterator[Move]:
+    def steps(self, world: World, consumer: Consumer) -> Iterator[Move[World]]:
         """Yield what a consumer can do next: one call, or one step of the function."""
         match consumer.stage:
             case "received":
@@ -80,7 +73,7 @@ class ConsumerMoves:
             case "acknowledging":
                 yield self.acknowledge(world, consumer)
 
-    def _look(self, world: World, consumer: Consumer) -> Iterator[Move]:
+    def _look(self, world: World, consumer: Consumer) -> Iterator[Move[World]]:
         copy = consumer.copy
         if copy.strayed:
             yield from self.take_strayed(world, consumer)
@@ -89,12 +82,12 @@ class ConsumerMoves:
         else:
             yield self.start(world, consumer, 1)
 
-    def _outcomes(self, world: World, consumer: Consumer) -> Iterator[Move]:
+    def _outcomes(self, world: World, consumer: Consumer) -> Iterator[Move[World]]:
         yield self.settled("succeed", history.note_success(world, consumer.copy), consumer)
         failed = history.note_failure(world, consumer.copy, self.scenario.limits)
         yield self.reach("fail", failed, consumer, "failed")
 
-    def start(self, world: World, consumer: Consumer, attempt: int) -> Move:
+    def start(self, world: World, consumer: Consumer, attempt: int) -> Move[World]:
         """Start the function."""
         consumer_at = consumer._replace(attempt=attempt)
         others = _others(world, consumer)
@@ -104,7 +97,7 @@ class ConsumerMoves:
         after = _replaced(noted, consumer, consumer_at._replace(stage="running"))
         return Move(("start", attempt, *consumer.copy), True, after)
 
-    def claim(self, world: World, consumer: Consumer) -> Move:
+    def claim(self, world: World, consumer: Consumer) -> Move[World]:
         """Take over the item for a redriven message; refused, read it again."""
         copy = consumer.copy
         if not self.protocol.is_claimable(copy, world.items[copy.message]):
@@ -113,7 +106,7 @@ class ConsumerMoves:
         world = history.note_claim(with_item(world, copy.message, item), copy, _others(world, consumer))
         return self.go_on("claim", world, consumer, self.protocol.try_attempt(copy, item))
 
-    def bury_unrun(self, world: World, consumer: Consumer) -> Move:
+    def bury_unrun(self, world: World, consumer: Consumer) -> Move[World]:
         """Write the death of a message whose receives are used up; refused, read its item again."""
         copy, item = consumer.copy, world.items[consumer.copy.message]
         if not self.protocol.accepts_last_receive(copy, item):
@@ -122,7 +115,7 @@ class ConsumerMoves:
         world = with_item(world, copy.message, self.protocol.received_too_often(copy, item))
         return self.reach("die by receives", world, consumer, "burying")
 
-    def record(self, world: World, consumer: Consumer) -> Iterator[Move]:
+    def record(self, world: World, consumer: Consumer) -> Iterator[Move[World]]:
         """Write a failed attempt, or the death that follows it."""
         copy, item = consumer.copy, world.items[consumer.copy.message]
         if not self.protocol.accepts_failure(copy, item, consumer.attempt):
@@ -137,13 +130,13 @@ class ConsumerMoves:
             yield Move(("record and lose the answer", *copy), False, after)
         yield self.recorded(after, consumer, failed)
 
-    def recorded(self, world: World, consumer: Consumer, item: Item) -> Move:
+    def recorded(self, world: World, consumer: Consumer, item: Item) -> Move[World]:
         """Go on after a failure that was written."""
         if item.status == "dead":
             return self.reach("die", world, consumer, "burying")
         return self.leave("record", world, consumer)
 
-    def put_letter(self, world: World, consumer: Consumer) -> Iterator[Move]:
+    def put_letter(self, world: World, consumer: Consumer) -> Iterator[Move[World]]:
         """Put the enriched letter on the dead-letter queue.
 
         On a FIFO queue SQS swallows one that was put before, if it comes soon, though the console has moved that one.
@@ -155,7 +148,7 @@ class ConsumerMoves:
         if self.scenario.fifo and self.scenario.console and world.past[copy.message].newest > copy.generation:
             yield self.settled("put the letter, swallowed", world, consumer)
 
-    def take_strayed(self, world: World, consumer: Consumer) -> Iterator[Move]:
+    def take_strayed(self, world: World, consumer: Consumer) -> Iterator[Move[World]]:
         """Send a message that came back in the group of its letter again, in its own group.
 
         SQS swallows a second send of the same redrive, if it comes soon.
@@ -167,13 +160,13 @@ class ConsumerMoves:
         if _was_sent(world, again):
             yield self.reach("send the strayed one again, swallowed", world, consumer, "resent")
 
-    def acknowledge(self, world: World, consumer: Consumer) -> Move:
+    def acknowledge(self, world: World, consumer: Consumer) -> Move[World]:
         """End the invocation; SQS deletes what it does not report as failed."""
         for copy in consumer.handled:
             world = without_copy(world, copy)
         return Move(("acknowledge", *consumer.handled), True, _replaced(world, consumer, None))
 
-    def go_on(self, verb: str, world: World, consumer: Consumer, found: Found) -> Move:
+    def go_on(self, verb: str, world: World, consumer: Consumer, found: Found) -> Move[World]:
         """Go on as the item says."""
         if found.next == "settled":
             return self.settled(f"{verb}: nothing to do", world, consumer)
@@ -190,22 +183,22 @@ class ConsumerMoves:
         consumer: Consumer,
         stage: Stage,
         before: Consumer | None = None,
-    ) -> Move:
+    ) -> Move[World]:
         """Return the move that takes a consumer to its next stage."""
         label = (verb, *consumer.copy)
         return Move(label, True, _replaced(world, before or consumer, consumer._replace(stage=stage)))
 
-    def settled(self, verb: str, world: World, consumer: Consumer) -> Move:
+    def settled(self, verb: str, world: World, consumer: Consumer) -> Move[World]:
         """Return the move after which this message is to be acknowledged, with its batch."""
         after = _next_of_batch(consumer, (*consumer.handled, consumer.copy))
         return Move((verb, *consumer.copy), True, _replaced(world, consumer, after))
 
-    def leave(self, verb: str, world: World, consumer: Consumer) -> Move:
+    def leave(self, verb: str, world: World, consumer: Consumer) -> Move[World]:
         """Return the move after which this message, and the rest of its group in the batch, is given back."""
         after = consumer._replace(stage="acknowledging", waiting=()) if consumer.handled else None
         return Move((verb, *consumer.copy), True, _replaced(world, consumer, after))
 
-    def kills(self, world: World, consumer: Consumer) -> Iterator[Move]:
+    def kills(self, world: World, consumer: Consumer) -> Iterator[Move[World]]:
         if consumer.stage == "failed":
             world = history.excuse(world, consumer.copy.message)
         yield Move(("kill", *consumer.copy), False, _replaced(world, consumer, None))

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.protocol import sqs_history as history
+from tests.protocol.search import Move
 from tests.protocol.sqs_consumer import (
     ConsumerMoves,
-    Move,
     Scenario,
     is_held,
     with_consumer,
@@ -22,7 +22,7 @@ from tests.protocol.sqs_consumer import (
 from tests.protocol.sqs_history import Consumer, Past, Redrive, World
 from tests.protocol.sqs_model import Copy, Item, Letter
 
-__all__ = ["Move", "Scenario", "SqsDeliveries", "without_copy"]
+__all__ = ["Scenario", "SqsDeliveries", "without_copy"]
 
 CONSUMERS = 2
 
@@ -55,7 +55,15 @@ class SqsDeliveries(ConsumerMoves):
         is_loose = self.scenario.duplicates or self.scenario.console
         return letters <= dead if is_loose else letters == dead
 
-    def moves(self, world: World) -> Iterator[Move]:
+    def check(self, world: World) -> None:
+        """Check what must hold in every state."""
+        history.check(world)
+
+    def canonical(self, world: World) -> World:
+        """Forget what nothing depends on any more, so that equal futures are equal states."""
+        return history.forget_settled(world, fifo=self.scenario.fifo)
+
+    def moves(self, world: World) -> Iterator[Move[World]]:
         """Yield every move that can be made."""
         yield from self._queue(world)
         for consumer in world.consumers:
@@ -70,7 +78,7 @@ class SqsDeliveries(ConsumerMoves):
 
     # The queue.
 
-    def _queue(self, world: World) -> Iterator[Move]:
+    def _queue(self, world: World) -> Iterator[Move[World]]:
         own = [copy for copy in world.source if not copy.strayed]
         is_closed = self.scenario.fifo and any(not copy.strayed and is_held(world, copy) for copy in world.source)
         for copy in world.source:
@@ -81,7 +89,7 @@ class SqsDeliveries(ConsumerMoves):
             elif copy.strayed or not self.scenario.fifo or (not is_closed and copy is own[0]):
                 yield from self._due(world, copy, own)
 
-    def _due(self, world: World, copy: Copy, own: list[Copy]) -> Iterator[Move]:
+    def _due(self, world: World, copy: Copy, own: list[Copy]) -> Iterator[Move[World]]:
         limit = self.scenario.limits.native
         if copy.receives >= limit:
             letter = Letter(copy.message, copy.generation, enriched=False, token=copy.token)
@@ -97,13 +105,13 @@ class SqsDeliveries(ConsumerMoves):
         if self.scenario.fifo and not copy.strayed and len(own) > 1 and own[1].receives < limit:
             yield self._receive_two(world, copy, own[1])
 
-    def _receive(self, world: World, copy: Copy, receives: int, *, fair: bool) -> Move:
+    def _receive(self, world: World, copy: Copy, receives: int, *, fair: bool) -> Move[World]:
         received = copy._replace(receives=min(receives, self.scenario.limits.native))
         noted = history.note_receive(world, received)
         world = with_copy(noted, copy, received)
         return Move(("receive", *received), fair, with_consumer(world, Consumer(received)))
 
-    def _receive_two(self, world: World, head: Copy, second: Copy) -> Move:
+    def _receive_two(self, world: World, head: Copy, second: Copy) -> Move[World]:
         taken = tuple(copy._replace(receives=copy.receives + 1) for copy in (head, second))
         world = with_copy(with_copy(world, head, taken[0]), second, taken[1])
         consumer = Consumer(taken[0], waiting=taken[1:])
@@ -111,7 +119,7 @@ class SqsDeliveries(ConsumerMoves):
 
     # Operators, the console, the reconciler.
 
-    def _operator(self, world: World) -> Iterator[Move]:
+    def _operator(self, world: World) -> Iterator[Move[World]]:
         item, redrive = world.items[0], world.redrive
         if item is not None and item.status == "dead":
             if self.scenario.redrives and redrive is None and self.may_redrive(world, item):
@@ -130,13 +138,13 @@ class SqsDeliveries(ConsumerMoves):
         """Return whether the console may move a letter back."""
         return letter.message == 0 and (letter.generation == 0 or not letter.enriched)
 
-    def redrive(self, world: World, redrive: Redrive) -> Move:
+    def redrive(self, world: World, redrive: Redrive) -> Move[World]:
         """Send the letter, then mark the item."""
         return (
             self.mark(world, redrive, None) if redrive.sent else self.send(world, redrive, redrive._replace(sent=True))
         )
 
-    def send(self, world: World, redrive: Redrive, after: Redrive | None) -> Move:
+    def send(self, world: World, redrive: Redrive, after: Redrive | None) -> Move[World]:
         """Send a letter to the source queue, with a token of its own."""
         number = world.past[redrive.message].copies + 1
         if number > self.scenario.copies:
@@ -145,7 +153,7 @@ class SqsDeliveries(ConsumerMoves):
         world = history.note_copy(world._replace(source=(*world.source, copy)), copy)
         return Move(("redrive", *copy), True, world._replace(redrive=after))
 
-    def mark(self, world: World, redrive: Redrive, after: Redrive | None) -> Move:
+    def mark(self, world: World, redrive: Redrive, after: Redrive | None) -> Move[World]:
         """Take a redriven letter off the list."""
         item = world.items[redrive.message]
         if item is None or item.generation != redrive.generation or item.status != "dead":
@@ -153,12 +161,12 @@ class SqsDeliveries(ConsumerMoves):
         world = with_item(world, redrive.message, item._replace(status="redriven"))
         return Move(("mark", redrive.message), True, world._replace(redrive=after))
 
-    def discard(self, world: World, item: Item) -> Move:
+    def discard(self, world: World, item: Item) -> Move[World]:
         """End a letter for good."""
         after = history.note_discard(with_item(world, 0, item._replace(status="discarded")), 0, item.generation)
         return Move(("discard", 0), False, after)
 
-    def _console(self, world: World) -> Iterator[Move]:
+    def _console(self, world: World) -> Iterator[Move[World]]:
         for letter in world.letters:
             number = world.past[letter.message].copies + 1
             if number > self.scenario.copies or not self.may_move(letter):
@@ -178,7 +186,7 @@ class SqsDeliveries(ConsumerMoves):
         is_twice = letter.enriched and not letter.token and self.scenario.kills
         return [rest, world.letters] if is_twice else [rest]
 
-    def reconcile(self, world: World, letter: Letter) -> Move:
+    def reconcile(self, world: World, letter: Letter) -> Move[World]:
         """Compare one letter with its item."""
         item = world.items[letter.message]
         decision = self.protocol.reconciled(letter, item)

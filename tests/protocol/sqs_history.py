@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.protocol.history import Breach
+from tests.protocol.search import need
 from tests.protocol.sqs_model import Copy, Item, Letter, Limits, Stage
 
 RULES = frozenset(
@@ -232,12 +232,6 @@ def forget_settled(world: World, *, fifo: bool) -> World:
     consumers = tuple(sorted(_without_counts_of(consumer) for consumer in world.consumers))
     source = world.source if fifo else tuple(sorted(world.source))
     return world._replace(past=past, consumers=consumers, source=source)
-
-
-def need(rule: str, holds: bool, text: str) -> None:
-    """Raise `Breach` if a rule is broken."""
-    if not holds:
-        raise Breach(rule, text)
 
 
 def _without_counts(past: Past, item: Item | None, fifo: bool) -> Past:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tests.protocol import sqs_history as history
-from tests.protocol.sqs_delivery import Move, Scenario, SqsDeliveries, without_copy
+from tests.protocol.search import Move
+from tests.protocol.sqs_delivery import Scenario, SqsDeliveries, without_copy
 from tests.protocol.sqs_history import Consumer, Redrive, World
 from tests.protocol.sqs_model import Copy, Found, Item, Letter, Limits, Protocol
 
@@ -27,7 +28,7 @@ _FIFO_CONSOLE = Scenario("a group and the console", _ONE, messages=2, fifo=True,
 class AcknowledgesBeforeTheLetter(SqsDeliveries):
     """The last failure is acknowledged, then written."""
 
-    def record(self, world: World, consumer: Consumer) -> Iterator[Move]:
+    def record(self, world: World, consumer: Consumer) -> Iterator[Move[World]]:
         is_gone = not any(copy.is_same(consumer.copy) for copy in world.source)
         if consumer.attempt < self.scenario.limits.attempts or is_gone:
             yield from super().record(world, consumer)
@@ -38,7 +39,7 @@ class AcknowledgesBeforeTheLetter(SqsDeliveries):
 class PutsTheLetterFirst(SqsDeliveries):
     """The letter is on the dead-letter queue before the item knows of the death."""
 
-    def record(self, world: World, consumer: Consumer) -> Iterator[Move]:
+    def record(self, world: World, consumer: Consumer) -> Iterator[Move[World]]:
         if consumer.attempt < self.scenario.limits.attempts:
             yield from super().record(world, consumer)
             return
@@ -79,7 +80,7 @@ class CountsEveryFailure(Protocol):
 class CountsNoFailure(SqsDeliveries):
     """A failed attempt that is not the last one is hidden and not written."""
 
-    def record(self, world: World, consumer: Consumer) -> Iterator[Move]:
+    def record(self, world: World, consumer: Consumer) -> Iterator[Move[World]]:
         if consumer.attempt >= self.scenario.limits.attempts:
             yield from super().record(world, consumer)
             return
@@ -103,7 +104,7 @@ class GivesUpByReceives(Protocol):
 class MarksBeforeItSends(SqsDeliveries):
     """A redrive takes the letter off the list, then sends it; the reconciler deletes it as spent in between."""
 
-    def redrive(self, world: World, redrive: Redrive) -> Move:
+    def redrive(self, world: World, redrive: Redrive) -> Move[World]:
         return (
             self.send(world, redrive, None) if redrive.sent else self.mark(world, redrive, redrive._replace(sent=True))
         )
@@ -147,7 +148,7 @@ class DeletesWhatNoItemKnows(Protocol):
 class KeepsPlainLetters(SqsDeliveries):
     """The reconciler leaves alone what SQS moved by itself."""
 
-    def reconcile(self, world: World, letter: Letter) -> Move:
+    def reconcile(self, world: World, letter: Letter) -> Move[World]:
         is_plain = not letter.enriched and self.protocol.reconciled(letter, world.items[letter.message]) == "adopt"
         return Move(("keep", *letter), True, world) if is_plain else super().reconcile(world, letter)
 
@@ -155,7 +156,7 @@ class KeepsPlainLetters(SqsDeliveries):
 class DiscardsTheItem(SqsDeliveries):
     """A discard deletes the item."""
 
-    def discard(self, world: World, item: Item) -> Move:
+    def discard(self, world: World, item: Item) -> Move[World]:
         after = history.note_discard(world._replace(items=(None, *world.items[1:])), 0, item.generation)
         return Move(("discard", 0), False, after)
 
@@ -163,7 +164,7 @@ class DiscardsTheItem(SqsDeliveries):
 class GoesOnBehindAFailure(SqsDeliveries):
     """The rest of a batch runs though a message of its group failed."""
 
-    def leave(self, verb: str, world: World, consumer: Consumer) -> Move:
+    def leave(self, verb: str, world: World, consumer: Consumer) -> Move[World]:
         if not consumer.waiting:
             return super().leave(verb, world, consumer)
         after = Consumer(consumer.waiting[0], waiting=consumer.waiting[1:], handled=consumer.handled)
@@ -174,7 +175,7 @@ class GoesOnBehindAFailure(SqsDeliveries):
 class RetriesByANewSend(SqsDeliveries):
     """A failed message is sent again, behind its group."""
 
-    def leave(self, verb: str, world: World, consumer: Consumer) -> Move:
+    def leave(self, verb: str, world: World, consumer: Consumer) -> Move[World]:
         copy = next((copy for copy in world.source if copy.is_same(consumer.copy)), consumer.copy)
         source = (*without_copy(world, copy).source, copy)
         return super().leave(verb, world._replace(source=source), consumer)
@@ -183,7 +184,7 @@ class RetriesByANewSend(SqsDeliveries):
 class RunsStrayedLetters(SqsDeliveries):
     """What the console moves back runs in the group of its letter."""
 
-    def take_strayed(self, world: World, consumer: Consumer) -> Iterator[Move]:
+    def take_strayed(self, world: World, consumer: Consumer) -> Iterator[Move[World]]:
         found = self.protocol.look(consumer.copy, world.items[consumer.copy.message])
         yield self.go_on("read", world, consumer, found)
 

@@ -19,7 +19,7 @@ from tests.aws.lambda_service import Invocation
 from tests.aws.simulator import Simulator
 from tests.aws.sqs_queue import FaithfulMessage
 from tests.protocol.sqs_delivery import SqsDeliveries
-from tests.protocol.sqs_history import World, forget_settled
+from tests.protocol.sqs_history import World
 from tests.protocol.sqs_model import Copy, Item, Letter, Status
 
 _VISIBLE = frozenset({"start", "succeed", "fail"})
@@ -184,9 +184,9 @@ def _after(event: Event, worlds: set[World], deliveries: SqsDeliveries) -> Itera
             is_own = label[0] in _VISIBLE
             if isinstance(event, Did):
                 if is_own and _is_same(label, event):
-                    yield forget_settled(moved, fifo=fifo)
+                    yield deliveries.canonical(moved)
             elif not is_own and view_of(moved, fifo=fifo) == event:
-                yield forget_settled(moved, fifo=fifo)
+                yield deliveries.canonical(moved)
 
 
 def _unseen(worlds: set[World], deliveries: SqsDeliveries) -> set[World]:
@@ -199,7 +199,7 @@ def _unseen(worlds: set[World], deliveries: SqsDeliveries) -> set[World]:
         for label, _, moved in deliveries.moves(world):
             if label[0] in _VISIBLE or view_of(moved, fifo=fifo) != seen:
                 continue
-            settled = forget_settled(moved, fifo=fifo)
+            settled = deliveries.canonical(moved)
             if settled not in found:
                 found.add(settled)
                 todo.append(settled)

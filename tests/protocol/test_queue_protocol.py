@@ -8,10 +8,10 @@ import pytest
 
 from iii_runtime.core.queue import QueueSpec
 from tests.protocol.delivery import Deliveries, Scenario
-from tests.protocol.history import RULES, Limits, World, need
+from tests.protocol.history import RULES, Limits, World
 from tests.protocol.mistakes import MISTAKES, Mistake
 from tests.protocol.model import Received, State, Storage, replace_row
-from tests.protocol.search import explore
+from tests.protocol.search import explore, need
 
 TWO_ATTEMPTS = Limits(2, QueueSpec(name="any", max_attempts=2).max_receives)
 

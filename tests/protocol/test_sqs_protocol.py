@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.protocol.search import explore
 from tests.protocol.sqs_delivery import Scenario, SqsDeliveries
 from tests.protocol.sqs_history import RULES
 from tests.protocol.sqs_mistakes import MISTAKES, Mistake
 from tests.protocol.sqs_model import Limits
-from tests.protocol.sqs_search import explore
 
 ONE, TWO = Limits(1, 2), Limits(2, 3)
 

@@ -21,7 +21,7 @@ from tests.aws.calls import Call, Reply
 from tests.aws.lambda_service import FunctionFailedError, Invocation
 from tests.aws.overseers import At
 from tests.aws.simulator import Simulator
-from tests.protocol.history import Breach
+from tests.protocol.search import Breach
 from tests.protocol.sqs_delivery import Scenario
 from tests.protocol.sqs_model import Limits
 from tests.protocol.sqs_traces import AnyRedrive, Difference, Trace, leaves_the_model
