@@ -216,6 +216,22 @@ class InTurn:
         return [await job() for job in jobs]
 
 
+class Crash(BaseException):
+    """The host dies."""
+
+
+def dies_at(step: int) -> Callable[[object], Awaitable[None]]:
+    """Return what counts its calls from 1, and raises `Crash` in one of them; with 0 in none."""
+    left = [step]
+
+    async def count(_: object) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise Crash
+
+    return count
+
+
 def subscription(name: str = "s1", *, group: str = "g1", item: str | None = None) -> Subscription:
     return Subscription(subscription_id=name, stream_name="orders", group_id=group, item_id=item)
 

@@ -19,7 +19,17 @@ from iii_runtime.core.payload import Json
 from iii_runtime.engine.feed_delivery import BUSY_PAUSES, FeedDelivery, FeedRecord
 from iii_runtime.engine.stream_push import StreamPush
 from tests.contract.aws_services import HastyClock
-from tests.host.lambda_streams import Connections, Functions, Gateway, InTurn, Topic, deployed, subscription
+from tests.host.lambda_streams import (
+    Connections,
+    Crash,
+    Functions,
+    Gateway,
+    InTurn,
+    Topic,
+    deployed,
+    dies_at,
+    subscription,
+)
 
 
 def written(number: Json, key: str = "k", scope: str = "watched") -> StateChange:
@@ -255,28 +265,17 @@ async def test_state_triggers_can_be_turned_off() -> None:
     assert here.functions.calls == []
 
 
-class Crash(BaseException):
-    """The host dies."""
-
-
 @given(
     changes=st.lists(st.tuples(st.sampled_from(["g1", "g2"]), st.sampled_from(["i1", "i2"])), min_size=1, max_size=6),
-    dies_at=st.integers(min_value=0, max_value=30),
+    step=st.integers(min_value=0, max_value=30),
 )
 async def test_nothing_is_skipped_and_the_newest_state_is_last_wherever_the_host_dies(
-    changes: list[tuple[str, str]], dies_at: int
+    changes: list[tuple[str, str]], step: int
 ) -> None:
     here = Delivering()
     await here.join("g1", "g2")
     batch = records(*(shown(number, group, item) for number, (group, item) in enumerate(changes)))
-    left = [dies_at]
-
-    async def count(_: object) -> None:
-        left[0] -= 1
-        if left[0] == 0:
-            raise Crash
-
-    here.gateway.on_post = here.functions.on_call = count
+    here.gateway.on_post = here.functions.on_call = dies_at(step)
     try:
         await here(batch)
     except Crash:
