@@ -33,7 +33,7 @@ check: $(INSTALLED) ## Check format, lint, types, layers and house rules
 	$(BIN)/python -m pytest tests/house
 
 bundle: $(INSTALLED) ## Build what the Lambdas run, into build/lambda
-	$(BIN)/python -m iii_runtime.cdk.bundle
+	$(BIN)/iii-runtime bundle
 
 synth: bundle ## Synthesise the stacks of a stage into cdk.out: make synth STAGE=prod
 	@rm -rf cdk.out

@@ -145,6 +145,7 @@ def stage_alarms(plan: AppPlan, api_id: str) -> list[AlarmSpec]:
     """Return the alarms of the stage as a whole."""
     names, age = plan.deployment, plan.stage.oldest_message_alarm_s
     functions = sorted(plan.functions)
+    taking_events = sorted(name for name, function in plan.functions.items() if function.takes_events)
     return [
         AlarmSpec(
             title="failed runs",
@@ -158,6 +159,9 @@ def stage_alarms(plan: AppPlan, api_id: str) -> list[AlarmSpec]:
         ),
         *_per_lambda(
             "throttles", "Throttles", "were not started, because the account's concurrency is used up", functions
+        ),
+        *_per_lambda(
+            "starts lost", "AsyncEventsDropped", "that nobody waits for were dropped and will not run", taking_events
         ),
         AlarmSpec(
             title="change feed late",
@@ -200,7 +204,7 @@ def stage_alarms(plan: AppPlan, api_id: str) -> list[AlarmSpec]:
 
 
 def _per_lambda(title: str, metric: str, what: str, functions: Sequence[str]) -> list[AlarmSpec]:
-    """Return as few alarms as can watch a metric of all Lambdas."""
+    """Return as few alarms as can watch a metric of these Lambdas."""
     parts = [functions[at : at + ALARM_METRICS] for at in range(0, len(functions), ALARM_METRICS)]
     return [
         AlarmSpec(

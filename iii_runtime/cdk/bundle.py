@@ -1,18 +1,19 @@
 """Builds what every Lambda of an app is given: its code, the runtime and their libraries, without Docker.
 
-`python -m iii_runtime.cdk.bundle` in the root of a project builds the bundle of each of its stages.
+`iii-runtime bundle` in the root of a project builds the bundle of each of its stages, and so does
+`python -m iii_runtime.cdk.bundle` where the command line is not installed.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from iii_runtime.cdk.bundle_files import assemble, is_assembled, measure
-from iii_runtime.cdk.libraries import ensure_libraries, require_libraries
+from iii_runtime.cdk.libraries import ensure_libraries, require_installer, require_libraries
 from iii_runtime.cdk.project import Project, default_config, discover_project
 from iii_runtime.core.config.values import DEFAULT_STAGE, Architecture, AwsConfig
 from iii_runtime.core.errors import HostError, IiiError
@@ -99,6 +100,18 @@ def build_bundle(project: Project, platform: Platform, *, discovered: Discovered
     return bundle
 
 
+def build_bundles(project: Project) -> Iterator[Bundle]:
+    """Build the bundle of each platform that a stage of a project asks for, and yield each when it is there.
+
+    Raises:
+        HostError: See `build_bundle`; `extra_missing`: the extra `cdk` is not installed.
+    """
+    require_installer()
+    discovered = discover_project(project)
+    for platform in platforms_of(read_manifest(discovered.manifest).config.aws):
+        yield build_bundle(project, platform, discovered=discovered)
+
+
 def current_bundle(project: Project, platform: Platform, discovered: DiscoveredApp) -> Path:
     """Return the folder of a bundle for synthesis, brought up to the present code without the network.
 
@@ -136,9 +149,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         requirements=given.requirements,
     )
     try:
-        discovered = discover_project(project)
-        for platform in platforms_of(read_manifest(discovered.manifest).config.aws):
-            sys.stdout.write(f"{build_bundle(project, platform, discovered=discovered)}\n")
+        for bundle in build_bundles(project):
+            sys.stdout.write(f"{bundle}\n")
     except IiiError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -100,11 +100,9 @@ def _queue_row(queue: PlannedQueue) -> list[Widget]:
 def _function_row(function: PlannedFunction) -> list[Widget]:
     title = function.function_id or f"runtime: {function.role}"
     about = ["FunctionName", function.name]
+    counted = ("Invocations", "Errors", "Throttles", *(("AsyncEventsDropped",) if function.takes_events else ()))
     return [
-        _graph(
-            f"{title}: invocations",
-            [["AWS/Lambda", name, *about] for name in ("Invocations", "Errors", "Throttles")],
-        ),
+        _graph(f"{title}: invocations", [["AWS/Lambda", name, *about] for name in counted]),
         _graph(
             f"{title}: duration, ms",
             [["AWS/Lambda", "Duration", *about, {"stat": each}] for each in ("p50", "p99", "Maximum")],

@@ -44,7 +44,7 @@ def read_deployed(root: Path, stage: str) -> DeployedPlan | None:
         HostError: `deployed_unreadable`.
     """
     path = root / deployed_file(stage)
-    return deployed_from_json(_read(path)) if path.is_file() else None
+    return _plan_of(_read(path), path) if path.is_file() else None
 
 
 def output_texts(plan: DeployedPlan) -> str:
@@ -62,14 +62,21 @@ def _plans_in(outputs: Mapping[str, object], path: Path) -> Iterator[DeployedPla
             if found is not None and isinstance(value, str):
                 parts.setdefault(found[1], {})[int(found[2] or 1)] = value
         for texts in parts.values():
-            yield deployed_from_json(_parsed("".join(texts[number] for number in sorted(texts)), path))
+            yield _plan_of(_parsed("".join(texts[number] for number in sorted(texts)), path), path)
+
+
+def _plan_of(stored: Mapping[str, object], path: Path) -> DeployedPlan:
+    try:
+        return deployed_from_json(stored)
+    except HostError as error:
+        raise HostError(f"{path}: {error.message}", code=error.code) from error
 
 
 def _read(path: Path) -> Mapping[str, object]:
-    return _parsed(path.read_text("utf-8"), path)
+    return _parsed(path.read_bytes(), path)
 
 
-def _parsed(text: str, path: Path) -> Mapping[str, object]:
+def _parsed(text: str | bytes, path: Path) -> Mapping[str, object]:
     try:
         value = json.loads(text)
     except ValueError:

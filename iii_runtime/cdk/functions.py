@@ -166,9 +166,10 @@ def _environment(planned: PlannedFunction, settings: FunctionSettings, label: st
     # As the plan measures it, which did not know of what is added.
     size = deployed_length(json.dumps(environment, separators=(",", ":")))
     if size > ENVIRONMENT_BYTES:
+        where = f"{planned.source}: " if planned.source else ""
         raise HostError(
-            f"{label}: its environment variables take {size:,} bytes as JSON, Lambda allows {ENVIRONMENT_BYTES:,}. "
-            "Pass fewer of them to IiiApp, or keep them as secrets.",
+            f"{where}{label}: its environment variables take {size:,} bytes as JSON, Lambda allows "
+            f"{ENVIRONMENT_BYTES:,}. Pass fewer of them to IiiApp, or keep them as secrets.",
             code="environment_too_large",
         )
     return environment

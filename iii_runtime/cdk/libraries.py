@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 from iii_runtime.cdk.project import Project
@@ -33,6 +34,16 @@ _NOISE = (".lock", "bin", "**/__pycache__", "**/*.pyi", "**/tests")
 _NOISE_OF_INSTALLERS = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "WHEEL", "top_level.txt")
 
 
+def require_installer() -> None:
+    """Make sure that libraries can be installed.
+
+    Raises:
+        HostError: `extra_missing`: uv, which installs them, is not there.
+    """
+    if find_spec("uv") is None:
+        raise HostError("a bundle needs the extra: pip install 'iii-runtime[cdk]'", code="extra_missing")
+
+
 def require_libraries(project: Project, folder: Path, architecture: str, python: str, *, tracing: bool) -> Path:
     """Return the folder of the libraries, without touching the network.
 
@@ -43,7 +54,7 @@ def require_libraries(project: Project, folder: Path, architecture: str, python:
     if not _is_installed(place, _inputs(project, architecture, python, tracing=tracing)):
         raise HostError(
             f"{place.parent / f'{architecture}-{python}'}: there is no bundle yet, or its libraries have changed. Run "
-            "`make bundle`, or `python -m iii_runtime.cdk.bundle` in the root of the project.",
+            "`iii-runtime bundle` in the root of the project.",
             code="bundle_missing",
         )
     return place

@@ -38,7 +38,7 @@ class AppSettings(TypedDict, total=False):
         include: Files and folders that the code needs besides the modules it imports.
         requirements: File with the libraries of the code; `requirements.txt` beside it by default, if there is one.
         manifest: What the app registers, see `iii_runtime.plan.manifest`; by default the code is imported to find out.
-        code: What the Lambdas run; by default the bundle that `python -m iii_runtime.cdk.bundle` builds.
+        code: What the Lambdas run; by default the bundle that `iii-runtime bundle` builds.
         environment: Variables for all registered functions, besides those they declare.
         alarms: Whether there are alarms, which cost something each; True by default, unless the context says
             `-c alarms=off`.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import click
 from iii_runtime.adapters.system import SystemClock
 from iii_runtime.cli.output import print_json, visible
 from iii_runtime.cli.place import Place, with_place, worker_option
+from iii_runtime.cli.stage import checked_name
 from iii_runtime.core.config import Config, ConfigError
 from iii_runtime.core.config.problem import render_at
 from iii_runtime.core.errors import HostError, IiiError
@@ -46,22 +46,13 @@ def config() -> None:
     """Look after the configuration."""
 
 
-def _stage_name(_ctx: click.Context, _param: click.Parameter, name: str | None) -> str | None:
-    if name is None:
-        return None
-    # Here because the schema loads pydantic, which other commands of this module's group may not need.
-    from iii_runtime.core.config.schema import STAGE_RULE  # noqa: PLC0415
-
-    if re.fullmatch(STAGE_RULE, name) is None:
-        raise click.BadParameter(f"'{name}' is no stage name of 2 to 12 lower-case letters and digits.")
-    return name
-
-
 @config.command()
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @worker_option
 # Under another name than that of the commands that go to a stage: this one only looks whether it could be deployed.
-@click.option("--stage", "checked_stage", metavar="NAME", callback=_stage_name, help="Check for this stage on AWS too.")
+@click.option(
+    "--stage", "checked_stage", metavar="NAME", callback=checked_name, help="Check for this stage on AWS too."
+)
 @with_place
 @click.pass_context
 def check(ctx: click.Context, place: Place, file: Path | None, checked_stage: str | None) -> None:
@@ -154,7 +145,8 @@ def _read_deployed(stage: str) -> DeployedPlan | None:
 
 
 def _unreadable(place: Place, error: IiiError) -> Remark:
-    return Remark("error", ", ".join(place.targets), error.message)
+    # Without the stack that follows the message of what code raised in a child: a remark is one line, here as well.
+    return Remark("error", ", ".join(place.targets), error.message.partition("\nTraceback ")[0])
 
 
 def _as_remarks(findings: Iterable[Finding]) -> list[Remark]:

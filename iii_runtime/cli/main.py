@@ -31,6 +31,7 @@ _COMMANDS = {
     "stream": "iii_runtime.cli.stream",
     "cron": "iii_runtime.cli.cron",
     "config": "iii_runtime.cli.config",
+    "bundle": "iii_runtime.cli.bundle",
 }
 _AS_JSON = "iii_runtime.cli.as_json"
 """Where a context keeps that errors are for a program."""

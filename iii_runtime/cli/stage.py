@@ -51,7 +51,7 @@ def stage_option(handler: Handler) -> Handler:
         click.option("--region", "stage_region", metavar="NAME", help="With --stage: AWS region."),
         click.option("--app", "stage_app", metavar="NAME", help="With --stage: the app; else the configuration says."),
         # Without a variable of the environment: what a command may destroy has to be seen in the command.
-        click.option("--stage", "stage_name", metavar="NAME", callback=_checked, help="Go to this stage on AWS."),
+        click.option("--stage", "stage_name", metavar="NAME", callback=checked_name, help="Go to this stage on AWS."),
     ):
         handler = decorate(handler)
     return handler
@@ -84,14 +84,17 @@ def chosen_stage(ctx: click.Context) -> Stage | None:
     return stage
 
 
-def _checked(_ctx: click.Context, _param: click.Parameter, name: str | None) -> str | None:
+def checked_name(_ctx: click.Context, _param: click.Parameter, name: str | None) -> str | None:
+    """Return the name of a stage as it was given; a usage error if it can be none."""
     if name is None:
         return None
     # Here because most commands have no stage and need no schema.
     from iii_runtime.core.config.schema import STAGE_RULE  # noqa: PLC0415
 
     if re.fullmatch(STAGE_RULE, name) is None:
-        raise click.BadParameter(f"'{name}' is no stage name of 2 to 12 lower-case letters and digits.")
+        raise click.BadParameter(
+            f"'{name}' is no stage name of 2 to 12 lower-case letters and digits, the first one a letter."
+        )
     return name
 
 

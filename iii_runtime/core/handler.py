@@ -213,9 +213,19 @@ def _without_partial(handler: Handler) -> Handler:
 
 def _parameters(handler: Handler) -> list[inspect.Parameter]:
     try:
-        return list(inspect.signature(handler).parameters.values())
+        return list(_signature(handler).parameters.values())
     except (TypeError, ValueError):
         return [inspect.Parameter("data", inspect.Parameter.POSITIONAL_ONLY)]
+
+
+def _signature(handler: Handler) -> inspect.Signature:
+    if sys.version_info >= (3, 14):
+        # From here on a signature evaluates the annotations, and fails where only a type checker knows their names. As
+        # text they are as little in the way as before; `_hints` is what evaluates them.
+        from annotationlib import Format  # noqa: PLC0415 - older versions have none
+
+        return inspect.signature(handler, annotation_format=Format.STRING)
+    return inspect.signature(handler)
 
 
 def _is_async(handler: Handler) -> bool:

@@ -69,6 +69,14 @@ class PlannedFunction:
     stack: int = CORE_STACK
     source: str = ""
 
+    @property
+    def takes_events(self) -> bool:
+        """Whether it is started by events that Lambda keeps until then: cron, Void calls and `publish`, and the tick.
+
+        Everything else that starts a Lambda waits for its answer.
+        """
+        return self.function_id is not None or self.role == "tick"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedQueue:

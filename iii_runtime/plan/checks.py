@@ -61,12 +61,27 @@ def check_anywhere(config: Config, catalog: Catalog) -> list[Finding]:
             )
         if isinstance(trigger.kind, Http):
             route = parse_route(trigger.kind.method, trigger.kind.path, trigger)
-            try:
-                RouteTable([*routes, route])
+            other = next((known for known in routes if _is_same(known, route)), None)
+            if other is None:
                 routes.append(route)
-            except RouteConflictError as conflict:
-                findings.append(_error(trigger, conflict.message))
+            else:
+                findings.append(_error(trigger, _taken(route, other)))
     return [*findings, *_check_held_queues(config, catalog)]
+
+
+def _is_same(first: Route[TriggerSpec], second: Route[TriggerSpec]) -> bool:
+    try:
+        RouteTable([first, second])
+    except RouteConflictError:
+        return True
+    return False
+
+
+def _taken(route: Route[TriggerSpec], other: Route[TriggerSpec]) -> str:
+    return (
+        f"{route.method} {route.pattern} takes the same requests as {other.method} {other.pattern} of "
+        f"'{other.target.function_id}', {place_of_trigger(other.target)}. Change the path or the method of one."
+    )
 
 
 def _check_function(trigger: TriggerSpec, catalog: Catalog) -> list[Finding]:

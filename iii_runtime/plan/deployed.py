@@ -140,10 +140,11 @@ def _compare_stacks(plan: AppPlan, previous: DeployedPlan) -> Iterator[Finding]:
     )
     if beyond:
         named = ", ".join(f"'{function_id}'" for function_id in beyond[:3]) + (", ..." if len(beyond) > 3 else "")
+        count = "1 function is" if len(beyond) == 1 else f"{len(beyond)} functions are"
         yield error(
             str(deployed_file(previous.stage)),
-            f"{len(beyond)} functions are in stacks that `stacks: {plan.stage.stacks}` no longer has ({named}). Set "
-            f"`stacks` of iii-aws to {previous.stacks} or more.",
+            f"{count} in stacks that `stacks: {plan.stage.stacks}` no longer has ({named}). Set `stacks` of iii-aws to "
+            f"{previous.stacks} or more.",
         )
 
 
@@ -192,6 +193,6 @@ def _number(value: object) -> int:
 
 def _unreadable(what: str) -> HostError:
     return HostError(
-        f"the file that tells what is deployed cannot be read: {what}. Restore it from version control.",
+        f"what is deployed cannot be read from it: {what}. Restore it from version control.",
         code="deployed_unreadable",
     )

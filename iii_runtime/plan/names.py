@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from iii_runtime.core.errors import HostError
 from iii_runtime.core.queue import QueueSpec
 
 SystemRole: TypeAlias = Literal["dispatcher", "control", "tick", "feed", "websocket"]
@@ -28,6 +29,30 @@ _TOKEN = re.compile(r"\$\{[^}]*\}")
 _TOKEN_LENGTH = 14
 
 
+DOMAINS = {
+    "aws": "amazonaws.com",
+    "aws-cn": "amazonaws.com.cn",
+    "aws-us-gov": "amazonaws.com",
+    "aws-eusc": "amazonaws.eu",
+    "aws-iso": "c2s.ic.gov",
+    "aws-iso-b": "sc2s.sgov.gov",
+    "aws-iso-e": "cloud.adc-e.uk",
+    "aws-iso-f": "csp.hci.ic.gov",
+}
+"""All partitions of AWS, and how addresses of services end there."""
+
+_SPECIAL_REGIONS = {
+    "cn-": "aws-cn",
+    "us-gov-": "aws-us-gov",
+    "eusc-": "aws-eusc",
+    "us-iso-": "aws-iso",
+    "us-isob-": "aws-iso-b",
+    "eu-isoe-": "aws-iso-e",
+    "us-isof-": "aws-iso-f",
+}
+"""Partitions by how the names of their regions begin."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
     """One app in one stage, region and account. All names are derived from it.
@@ -37,7 +62,7 @@ class Deployment:
         stage: Name of the stage.
         region: AWS region, or CloudFormation's token for it.
         account: AWS account id, or CloudFormation's token for it.
-        partition: `aws`, but for China and GovCloud.
+        partition: AWS partition, or CloudFormation's token for it: `aws`, but for the regions of `partition_of`.
     """
 
     app: str
@@ -128,8 +153,18 @@ class Deployment:
         return self.arn("sqs", physical_name)
 
     def queue_url(self, physical_name: str) -> str:
-        """Return the URL of an SQS queue."""
-        suffix = "amazonaws.com.cn" if self.partition == "aws-cn" else "amazonaws.com"
+        """Return the URL of an SQS queue. Not for tokens: nothing in a template needs it.
+
+        Raises:
+            HostError: `partition_unknown`.
+        """
+        suffix = DOMAINS.get(self.partition)
+        if suffix is None:
+            raise HostError(
+                f"AWS partition '{self.partition}' is not known, so the address of SQS there is not. Known are "
+                f"{', '.join(DOMAINS)}. Take a newer version of iii-runtime.",
+                code="partition_unknown",
+            )
         return f"https://sqs.{self.region}.{suffix}/{self.account}/{physical_name}"
 
     def topic_name(self, topic: str, *, ordered: bool) -> str:
@@ -153,6 +188,11 @@ class Deployment:
     def _queue_name(self, kind: str, queue: QueueSpec) -> str:
         suffix = ".fifo" if queue.is_ordered else ""
         return _fitted(f"{self.prefix}-{kind}-", queue.name, _QUEUE_LENGTH - len(suffix)) + suffix
+
+
+def partition_of(region: str) -> str:
+    """Return the AWS partition of a region: `aws`, but for the sovereign and isolated ones."""
+    return next((name for prefix, name in _SPECIAL_REGIONS.items() if region.startswith(prefix)), "aws")
 
 
 def clashing_app_part(app: str) -> str | None:

@@ -83,7 +83,8 @@ def count_resources(plan: AppPlan) -> Mapping[int, int]:
 
 def _count_core(plan: AppPlan) -> int:
     """Return how many resources there are once, beside those of functions and queues that are in the core stack."""
-    alarms = 2 * math.ceil(len(plan.functions) / ALARM_METRICS)
+    taking_events = sum(function.takes_events for function in plan.functions.values())
+    alarms = 2 * math.ceil(len(plan.functions) / ALARM_METRICS) + math.ceil(taking_events / ALARM_METRICS)
     authorizer = 0 if plan.jwt is None else AUTHORIZER
     parameters = 0 if plan.stack_count == 1 else API_PARAMETER * (1 + authorizer)
     group = SCHEDULE_GROUP if any(schedule.kind == "schedule" for schedule in plan.schedules) else 0

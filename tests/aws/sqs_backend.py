@@ -38,6 +38,13 @@ from tests.aws.sqs_queue import FaithfulMessage, FaithfulQueue
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
+class SourceUnknownError(Exception):
+    """A task to move messages has failed, with this reason: somebody else than SQS has put one there."""
+
+    def __init__(self, letters_name: str, body: str) -> None:
+        super().__init__(f"CouldNotDetermineMessageSource: {letters_name}: {body:.200}")
+
+
 class FaithfulSqs(SQSBackend):
     """moto's backend of SQS over `FaithfulQueue`."""
 
@@ -116,17 +123,29 @@ class FaithfulSqs(SQSBackend):
         self.queue(queue_name).purge()
 
     def move_back(
-        self, letters_name: str, queue_name: str, *, limit: int | None = None, leave_copies: bool = False
+        self, letters_name: str, destination: str | None, *, limit: int | None = None, leave_copies: bool = False
     ) -> int:
-        """Do what StartMessageMoveTask does: send each message of a dead-letter queue to its source; return how many.
+        """Do what StartMessageMoveTask does with the messages of a dead-letter queue; return how many were moved.
 
-        It is a new message: its identity is new, and its receives count from 0.
+        Each is a new message: its identity is new, and its receives count from 0.
+
+        Args:
+            letters_name: The dead-letter queue.
+            destination: The queue they are sent to; by default that which SQS has moved each of them from.
+            limit: How many at most; all by default.
+            leave_copies: Whether they stay.
+
+        Raises:
+            SourceUnknownError: There is no destination, and SQS has not moved this message itself. Those before it are
+                moved.
         """
         letters = self.queue(letters_name)
         moved = letters.held[:limit]
         for message in moved:
+            if destination is None and message.moved_from is None:
+                raise SourceUnknownError(letters_name, message.body)
             self.send_message(
-                queue_name,
+                destination or str(message.moved_from).rpartition(":")[2],
                 message.body,
                 group_id=message.group_id,
                 deduplication_id=message.deduplication_id and f"move-{mock_random.uuid4()}",

@@ -53,7 +53,6 @@ NOT_ON_AWS: Mapping[str, str] = {
     "test_a_job_is_followed_from_its_registration_until_it_is_unregistered": _DEPLOYED,
     "test_a_message_for_a_function_that_is_gone_fails_until_it_is_a_dead_letter": _DEPLOYED,
     "test_errors_have_the_envelope_of_iii": "a trigger of a function that is not registered becomes no route",
-    "test_a_function_calls_only_what_it_uses": "a `uses` that names a function that is not registered is not deployed",
     # The services of AWS answer.
     "test_no_route_is_404_and_no_method_is_405": _GATEWAY,
     "test_a_body_beyond_the_limit_is_413_and_runs_nothing": _GATEWAY,

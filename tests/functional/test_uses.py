@@ -15,6 +15,7 @@ Host = Callable[..., Harness]
 
 def narrowed(worker: Worker, request: dict[str, Any], uses: list[str] | None) -> None:
     worker.function("a::asked")(lambda data: "asked")
+    worker.function("a::other")(lambda data: None)
 
     @worker.function("a::asks", uses=uses)
     def asks(_data: Any) -> Any:

@@ -91,7 +91,8 @@ def test_code_that_cannot_be_imported_is_told_with_its_place() -> None:
     write(worker="import nothing_like_this\n")
     code, found = report("--stage", "dev")
     assert code == 1
-    assert "stage_shop.py:1: ModuleNotFoundError" in found[0]["message"]
+    assert found[0]["message"].endswith("stage_shop.py:1: ModuleNotFoundError: No module named 'nothing_like_this'")
+    assert report() == (1, found)
 
 
 def test_a_broken_configuration_is_told_before_the_stage() -> None:

@@ -51,6 +51,8 @@ def test_the_stage_has_alarms_of_its_own(shop: Synthesised) -> None:
         "crashes 2",
         "throttles 1",
         "throttles 2",
+        "starts lost 1",
+        "starts lost 2",
         "change feed late",
         "change feed lost",
         "cron lost",
@@ -67,21 +69,37 @@ def test_totals_of_the_runtime_are_of_app_and_stage(shop: Synthesised) -> None:
     assert watched(alarms(shop)["too many hops"]) == ("iii", "TooManyHops", total)
 
 
+def lambdas_of(made: Synthesised) -> set[str]:
+    return {each["Properties"]["FunctionName"] for each in made.core.of("AWS::Lambda::Function").values()}
+
+
+def added_up(made: Synthesised, title: str) -> list[tuple[str, str]]:
+    """Return metric and Lambda of each part of the numbered alarms of a title."""
+    seen: list[tuple[str, str]] = []
+    for name, alarm in alarms(made).items():
+        if name.startswith(f"{title} "):
+            assert len(alarm["Metrics"]) <= 10
+            (total,) = [each for each in alarm["Metrics"] if each["ReturnData"]]
+            parts = [each for each in alarm["Metrics"] if not each["ReturnData"]]
+            assert all(f"FILL({each['Id']}, 0)" in total["Expression"] for each in parts)
+            metrics = [each["MetricStat"]["Metric"] for each in parts]
+            seen += [(each["MetricName"], each["Dimensions"][0]["Value"]) for each in metrics]
+            assert (alarm["Threshold"], {each["MetricStat"]["Stat"] for each in parts}) == (1, {"Sum"})
+    return sorted(seen)
+
+
+@pytest.mark.parametrize(("title", "metric"), [("crashes", "Errors"), ("throttles", "Throttles")])
 def test_every_lambda_is_watched_for_crashes_and_throttles_by_alarms_of_at_most_ten_entries(
-    shop: Synthesised,
+    shop: Synthesised, title: str, metric: str
 ) -> None:
-    lambdas = {each["Properties"]["FunctionName"] for each in shop.core.of("AWS::Lambda::Function").values()}
-    for title, metric in (("crashes", "Errors"), ("throttles", "Throttles")):
-        seen: list[str] = []
-        for name, alarm in alarms(shop).items():
-            if name.startswith(f"{title} "):
-                assert len(alarm["Metrics"]) <= 10
-                (total,) = [each for each in alarm["Metrics"] if each["ReturnData"]]
-                parts = [each for each in alarm["Metrics"] if not each["ReturnData"]]
-                assert all(f"FILL({each['Id']}, 0)" in total["Expression"] for each in parts)
-                assert {each["MetricStat"]["Metric"]["MetricName"] for each in parts} == {metric}
-                seen += [each["MetricStat"]["Metric"]["Dimensions"][0]["Value"] for each in parts]
-        assert sorted(seen) == sorted(lambdas)
+    assert added_up(shop, title) == sorted((metric, name) for name in lambdas_of(shop))
+
+
+def test_what_nobody_waits_for_is_watched_wherever_it_could_be_dropped(shop: Synthesised) -> None:
+    awaited = {f"shop-dev-x-{role}" for role in ("control", "dispatcher", "feed", "websocket")}
+    dropped = [("AsyncEventsDropped", name) for name in lambdas_of(shop) - awaited]
+    assert added_up(shop, "starts lost") == sorted(dropped)
+    assert len(dropped) == 10 + 1
 
 
 def test_what_was_given_up_raises_an_alarm_at_once(shop: Synthesised) -> None:
@@ -144,6 +162,13 @@ def test_there_is_one_dashboard_with_a_row_for_each_queue_and_each_function(shop
         assert subjects.count(name) == 1
     for planned in plan.functions.values():
         assert subjects.count(planned.function_id or f"runtime: {planned.role}") == 1
+
+
+def test_the_dashboard_shows_what_the_alarms_of_lambdas_add_up(shop: Synthesised) -> None:
+    shown = {tuple(metric[:4]) for widget in widgets(shop) for metric in widget["properties"]["metrics"]}
+    for title in ("crashes", "throttles", "starts lost"):
+        for metric, name in added_up(shop, title):
+            assert ("AWS/Lambda", metric, "FunctionName", name) in shown
 
 
 def test_no_two_widgets_overlap(shop: Synthesised) -> None:

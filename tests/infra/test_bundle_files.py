@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import os
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,23 +13,15 @@ from typing import Any
 import pytest
 
 from iii_runtime.cdk import IiiStacks, libraries
-from iii_runtime.cdk.bundle import BUNDLES, MAX_ZIP_BYTES, Platform, build_bundle, current_bundle, main, platforms_of
+from iii_runtime.cdk.bundle import BUNDLES, MAX_ZIP_BYTES, Platform, build_bundle, current_bundle, platforms_of
 from iii_runtime.cdk.bundle_files import LEFT_OUT, assemble, measure
 from iii_runtime.cdk.project import Project, discover_project
 from iii_runtime.core.config.values import AwsConfig, StageConfig
 from iii_runtime.core.errors import HostError
 from iii_runtime.hosts.embedded.manifest_discovery import DiscoveredApp
+from tests.infra.bundles import WORKER, new_project
 from tests.infra.synthesis import ROOT, new_app
 
-WORKER = """
-from iii_runtime import register_worker
-
-worker = register_worker(worker_name="shop")
-
-@worker.function("shop::buy")
-def buy(order: dict) -> dict:
-    return order
-"""
 PLATFORM = Platform("arm64", "3.14")
 
 
@@ -51,21 +42,7 @@ def discovered(project: Project, manifest: dict[str, Any]) -> DiscoveredApp:
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     """A project with one file of functions, and libraries as if uv had installed them."""
-    root = tmp_path / "project"
-    root.mkdir()
-    (root / "shop.py").write_text(WORKER)
-    made = Project(root=root, functions=("shop.py",), config=None)
-    install(made)
-    return made
-
-
-def install(project: Project, architecture: str = "arm64", python: str = "3.14") -> None:
-    """Put one small library where the libraries of a bundle are."""
-    place = project.root / BUNDLES / f"libraries-{architecture}-{python}"
-    (place / "python" / "small").mkdir(parents=True)
-    (place / "python" / "small" / "__init__.py").write_text("SIZE = 'small'\n")
-    inputs = libraries._inputs(project, architecture, python, tracing=False)
-    (place / ".inputs").write_text(libraries._digest(inputs))
+    return new_project(tmp_path / "project")
 
 
 def names_in(bundle: Path) -> set[str]:
@@ -156,7 +133,7 @@ def test_a_bundle_that_was_tampered_with_is_made_anew(project: Project, discover
 
 
 def test_a_synthesis_without_libraries_says_how_to_get_them(project: Project, discovered: DiscoveredApp) -> None:
-    with pytest.raises(HostError, match="Run `make bundle`") as refused:
+    with pytest.raises(HostError, match="Run `iii-runtime bundle`") as refused:
         current_bundle(project, Platform("x86_64", "3.13"), discovered)
     assert refused.value.code == "bundle_missing"
 
@@ -248,28 +225,3 @@ def test_every_stack_runs_the_same_bundle(project: Project, tmp_path: Path) -> N
 
 def test_the_code_of_this_repository_is_its_functions() -> None:
     assert discover_project(Project(root=ROOT)).code == {"functions": ROOT / "functions"}
-
-
-def test_the_command_builds_a_bundle_for_each_platform_and_says_how_large_it_is(
-    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (project.root / "iii-config.yaml").write_text(
-        "workers: [{name: iii-aws, config: {stages: {prod: {python: '3.13'}}}}]"
-    )
-    install(project, python="3.13")
-    monkeypatch.chdir(project.root)
-    assert main(["shop.py"]) == 0
-    shown = capsys.readouterr().out.splitlines()
-    pattern = r"build/lambda/arm64-(3\.1[34]): 0\.\d MB zipped, \d\.\d MB unpacked, sha256 [0-9a-f]{16}"
-    found = [re.fullmatch(pattern, line) for line in shown]
-    assert [match and match[1] for match in found] == ["3.13", "3.14"]
-
-
-def test_the_command_says_what_is_wrong_in_words(
-    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(project.root)
-    assert main(["nowhere.py"]) == 1
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert "nowhere.py: no such file" in printed.err

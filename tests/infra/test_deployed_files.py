@@ -115,12 +115,23 @@ def test_outputs_of_an_app_inside_another_stack_are_found_too(tmp_path: Path) ->
     assert read_deployed(tmp_path, "dev") is not None
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"s": {"DeployedPlan": "{}"}}', '{"s": {"DeployedPlan": "{"}}'])
-def test_damaged_outputs_are_refused(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"\xff", b'{"s": {"DeployedPlan": "{}"}}', b'{"s": {"DeployedPlan": "{"}}']
+)
+def test_damaged_outputs_are_refused_by_name(tmp_path: Path, content: bytes) -> None:
     leave(tmp_path, {})
-    (tmp_path / LAST_DEPLOY).write_text(content)
-    with pytest.raises(HostError) as refused:
+    (tmp_path / LAST_DEPLOY).write_bytes(content)
+    with pytest.raises(HostError, match=r"last-deploy\.json: .* Restore it from version control") as refused:
         remember_last_deploy(tmp_path)
+    assert refused.value.code == "deployed_unreadable"
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b"{}", b'{"format": 1}'])
+def test_a_damaged_file_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    leave(tmp_path, {})
+    (tmp_path / "deployed" / "dev.json").write_bytes(content)
+    with pytest.raises(HostError, match=r"deployed/dev\.json: .* Restore it from version control") as refused:
+        read_deployed(tmp_path, "dev")
     assert refused.value.code == "deployed_unreadable"
 
 

@@ -35,6 +35,12 @@ def test_what_an_order_costs_is_what_was_counted() -> None:
     assert f"cost {counted[1]} USD" in table
 
 
+def test_what_an_idle_stage_costs_counts_every_metric_that_an_alarm_watches(pipeline: Synthesised) -> None:
+    alarms = [each["Properties"] for each in pipeline.core.of("AWS::CloudWatch::Alarm").values()]
+    watched = sum(sum("MetricStat" in part for part in each["Metrics"]) if "Metrics" in each else 1 for each in alarms)
+    assert f"{watched} in all for the pipeline" in section(DEPLOY, "## What it costs").replace("\n", " ")
+
+
 def test_the_guide_for_operators_explains_every_alarm(shop: Synthesised) -> None:
     prefix = f"{shop.app.plan.deployment.prefix} "
     names = [each["Properties"]["AlarmName"] for each in shop.core.of("AWS::CloudWatch::Alarm").values()]

@@ -98,6 +98,14 @@ def test_no_asynchronous_invocation_is_repeated_but_the_tick_which_may_be(pipeli
     assert repeated == {"orders-dev-x-tick": 1}
 
 
+def test_every_asynchronous_invocation_is_given_up_after_an_hour(pipeline: Synthesised) -> None:
+    settings = [pipeline.core.properties(each) for each in pipeline.core.of("AWS::Lambda::EventInvokeConfig").values()]
+    lambdas = [each["Properties"]["FunctionName"] for each in pipeline.core.of("AWS::Lambda::Function").values()]
+    # The newest code, which is what everything invokes.
+    assert {each["Qualifier"] for each in settings} == {"$LATEST"}
+    assert {each["FunctionName"]: each["MaximumEventAgeInSeconds"] for each in settings} == dict.fromkeys(lambdas, 3600)
+
+
 def test_the_runtime_is_started_each_minute_and_reads_the_stream_of_the_table_from_its_beginning(
     pipeline: Synthesised,
 ) -> None:

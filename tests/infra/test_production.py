@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,13 @@ def test_a_word_that_is_no_stage_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="'Production!' is no name of a stage") as refused:
         prepared(tmp_path, manifest=manifest, context={"stage": "Production!"})
     assert refused.value.code == "stage_invalid"
+
+
+@pytest.mark.parametrize("app", ["shop", "production", "many"])
+def test_a_template_fits_every_partition_of_aws(request: pytest.FixtureRequest, app: str) -> None:
+    """Partition, region and domain are CloudFormation's to fill in."""
+    made: Synthesised = request.getfixturevalue(app)
+    for template in made.templates.values():
+        text = json.dumps(template.content)
+        assert '"Ref": "AWS::Partition"' in text
+        assert not re.findall(r"arn:aws[^\"]*|[\w.]*\.amazonaws\.com[^\"]*/[^\"]*", text)

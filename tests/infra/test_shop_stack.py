@@ -55,8 +55,11 @@ def test_variables_for_all_functions_reach_those_that_are_registered(tmp_path: P
 
 
 def test_variables_that_take_more_than_lambda_allows_are_refused(tmp_path: Path) -> None:
-    manifest = manifest_of(Config(stream=StreamConfig(auth="iam")), one_function)
-    with pytest.raises(HostError, match=r"a::b: its environment variables take 4,\d\d\d") as refused:
+    config = Config(stream=StreamConfig(auth="iam"))
+    manifest = manifest_of(config, lambda worker: worker.function("a::b")(lambda data: data))
+    with pytest.raises(
+        HostError, match=r"test_shop_stack\.py:\d+: a::b: its environment variables take 4,\d\d\d"
+    ) as refused:
         synthesise(tmp_path, manifest=manifest, environment={"LARGE": '"' * 2000})
     assert refused.value.code == "environment_too_large"
 

@@ -1,8 +1,10 @@
 """What a handler is called with, worked out once at registration."""
 
 from __future__ import annotations
+import __future__
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Annotated, Any, cast
 
@@ -45,6 +47,33 @@ def typed(
     return plan_typed_handler(handler, "a::b").bind(payload, source, metadata)()
 
 
+HINTED = """
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shop import Order
+
+def handler(data: Order, metadata: list[Order]) -> Order:
+    return data, metadata
+
+class Owner:
+    def handler(self, data: Order, metadata: list[Order]) -> Order:
+        return data, metadata
+
+    def __call__(self, data: Order, metadata: list[Order]) -> Order:
+        return data, metadata
+"""
+
+
+def hinted_for_type_checkers(form: str) -> Callable[..., Any]:
+    """Return a handler as a module has it that needs no `from __future__ import annotations`, from Python 3.14 on."""
+    flags = 0 if sys.version_info >= (3, 14) else __future__.annotations.compiler_flag
+    names: dict[str, Any] = {"__name__": "hinted"}
+    exec(compile(HINTED, "hinted.py", "exec", flags, dont_inherit=True), names)  # noqa: S102 - the text above
+    return cast("Callable[..., Any]", eval(form, names))  # noqa: S307 - one of four
+
+
 class TestRawHandlers:
     def test_the_input_is_the_first_argument(self) -> None:
         assert raw(lambda data: data) == "data"
@@ -80,6 +109,10 @@ class TestRawHandlers:
             return data
 
         assert raw(handler) == "data"
+
+    @pytest.mark.parametrize("form", ["handler", "partial(handler)", "Owner().handler", "Owner()"])
+    def test_hints_that_a_type_checker_alone_can_resolve_do_not_matter(self, form: str) -> None:
+        assert raw(hinted_for_type_checkers(form)) == ("data", "meta")
 
     def test_methods_partials_and_objects_are_handlers(self) -> None:
         class Shop:
@@ -264,6 +297,11 @@ class TestTypedHandlers:
 
         with pytest.raises(RegistrationError, match="parameter 'item'"):
             plan_typed_handler(handler, "a::b")
+
+    @pytest.mark.parametrize("form", ["handler", "partial(handler)", "Owner().handler", "Owner()"])
+    def test_hints_that_a_type_checker_alone_can_resolve_are_refused(self, form: str) -> None:
+        with pytest.raises(RegistrationError, match=r"name 'Order' is not defined\). Import the names they use"):
+            typed(hinted_for_type_checkers(form))
 
     def test_hints_that_cannot_be_resolved_are_refused_with_the_place(self) -> None:
         def handler(data: Missing) -> None: ...  # type: ignore[name-defined]  # noqa: F821

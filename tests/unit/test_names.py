@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
+from botocore.session import get_session
 from hypothesis import given
 from hypothesis import strategies as st
 
+from iii_runtime.core.errors import HostError
 from iii_runtime.core.queue import QueueSpec
-from iii_runtime.plan.names import FEED_FAILURES, TICK_QUEUE, Deployment, clashing_app_part, deployed_length, slug
+from iii_runtime.plan.names import (
+    DOMAINS,
+    FEED_FAILURES,
+    TICK_QUEUE,
+    Deployment,
+    clashing_app_part,
+    deployed_length,
+    partition_of,
+    slug,
+)
 
 NAMES = Deployment(app="shop", stage="dev", region="eu-west-1", account="123456789012")
 LONGEST = Deployment(app="a" * 24, stage="b" * 12, region="ap-southeast-1", account="123456789012")
@@ -93,6 +105,23 @@ def test_arns_and_urls_are_those_of_the_partition() -> None:
     assert NAMES.queue_url("q") == "https://sqs.eu-west-1.amazonaws.com/123456789012/q"
     assert CHINA.queue_url("q") == "https://sqs.cn-north-1.amazonaws.com.cn/123456789012/q"
     assert CHINA.bucket_arn.startswith("arn:aws-cn:s3:::")
+
+
+def test_every_region_that_the_sdk_knows_has_its_partition_and_the_address_of_its_queues() -> None:
+    session = get_session()
+    for partition in session.get_available_partitions():
+        regions = session.get_available_regions("sqs", partition_name=partition)
+        assert {partition_of(region) for region in regions} == {partition}
+        endpoint = session.create_client("sqs", region_name=regions[0]).meta.endpoint_url
+        known = replace(NAMES, region=regions[0], partition=partition)
+        assert known.queue_url("q") == f"{endpoint}/123456789012/q"
+    assert set(session.get_available_partitions()) == set(DOMAINS)
+
+
+def test_a_partition_that_nobody_knows_has_no_addresses() -> None:
+    with pytest.raises(HostError, match=r"'aws-moon' is not known.* Take a newer version") as refused:
+        replace(NAMES, partition="aws-moon").queue_url("q")
+    assert refused.value.code == "partition_unknown"
 
 
 def test_a_token_counts_as_what_it_will_be() -> None:

@@ -66,7 +66,11 @@ def test_two_routes_of_one_shape_are_an_error() -> None:
     worker = worker_with(Http("GET", "/orders/:id"), Http("GET", "orders/{order_id}"), Http("POST", "/orders/:id"))
     (finding,) = findings_of(worker)
     assert finding.level == "error"
-    assert "/orders/" in finding.message
+    assert finding.where.startswith(f"{__file__}:")
+    assert finding.message == (
+        "http trigger of 'orders::pay': GET /orders/{order_id} takes the same requests as GET /orders/:id of "
+        f"'orders::pay', {finding.where}. Change the path or the method of one."
+    )
 
 
 def test_a_trigger_of_a_function_nobody_registered_is_a_warning() -> None:

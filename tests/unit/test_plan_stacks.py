@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
+
+import pytest
 
 from iii_runtime import Cron, Http, Queue, Worker, register_worker
-from iii_runtime.core.config import QueueConfig
+from iii_runtime.core.config import Config, QueueConfig
 from iii_runtime.plan.app_plan import CORE_STACK
 from iii_runtime.plan.deployed import DeployedPlan, deployed_plan
 from iii_runtime.plan.stacks import CORE, count_resources, place_functions
@@ -81,9 +84,9 @@ def test_a_queue_a_job_and_a_route_are_where_their_function_is() -> None:
     assert own != CORE_STACK
     assert [plan.queues[name].stack for name in ("mail", "default")] == [own, CORE_STACK]
     assert [schedule.stack for schedule in plan.schedules] == [own]
-    # In the core: two alarms over all Lambdas, the API's id for the other stacks, queue `default`.
+    # In the core: three alarms over all Lambdas, the API's id for the other stacks, queue `default`.
     assert count_resources(plan) == {
-        CORE_STACK: 1 + CORE + 2 + 1 + 7,
+        CORE_STACK: 1 + CORE + 3 + 1 + 7,
         own: 1 + 4 + 7 + 2 + 2 + 2,
         **dict.fromkeys({1, 2, 3} - {own}, 1),
     }
@@ -93,11 +96,24 @@ def test_a_full_stack_is_refused_with_a_number_of_stacks_that_is_enough() -> Non
     (finding,) = refused(many(120))
     assert finding.where == "iii-config.yaml:3"
     assert finding.message == (
-        "the core stack would have about 573 resources, and 450 are the most that leave room in CloudFormation's 500. "
+        "the core stack would have about 587 resources, and 450 are the most that leave room in CloudFormation's 500. "
         "Set `stacks: 2` for iii-aws."
     )
     plan = planned(many(120), config_with(aws=staged(stacks=2)))
     assert max(count_resources(plan).values()) <= 450
+
+
+@pytest.mark.parametrize(("is_bound", "most"), [(True, 34), (False, 89)])
+def test_the_guide_says_how_many_functions_are_too_many_for_one_stack(is_bound: bool, most: int) -> None:
+    def app_with(count: int) -> tuple[Worker, Config]:
+        worker = register_worker()
+        for number in range(count):
+            add(worker, IDS[number], *([Queue(f"q{number}")] if is_bound else []))
+        return worker, config_with(*(QueueConfig(name=f"q{number}") for number in range(count) if is_bound))
+
+    assert planned(*app_with(most - 1)).stack_count == 1
+    assert "Set `stacks: 2`" in refused(*app_with(most))[0].message
+    assert f"at {most} " in (Path(__file__).parents[2] / "docs" / "deploy.md").read_text()
 
 
 def test_a_grown_app_is_spread_further_without_a_move() -> None:
@@ -120,6 +136,6 @@ def test_fewer_stacks_than_are_deployed_are_refused() -> None:
     (finding,) = refused(many(5), config_with(aws=staged(stacks=2)), previous=previous)
     assert finding.where == "deployed/dev.json"
     assert finding.message == (
-        f"1 functions are in stacks that `stacks: 2` no longer has ('{IDS[4]}'). Set `stacks` of iii-aws to 3 or more."
+        f"1 function is in stacks that `stacks: 2` no longer has ('{IDS[4]}'). Set `stacks` of iii-aws to 3 or more."
     )
     assert planned(many(5), config_with(aws=staged(stacks=3)), previous=previous).deployment == DEV

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from iii_runtime.core.errors import HostError
-from iii_runtime.plan.names import Deployment
+from iii_runtime.core.frozen import frozen
+from iii_runtime.plan.names import Deployment, partition_of
 
-_PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov", "us-iso-": "aws-iso", "us-isob-": "aws-iso-b"}
 _BUNDLE = Path(__file__).resolve().parents[3]
 """The folder beside `iii_runtime`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Environment:
     """Where a Lambda runs, and as what.
 
@@ -54,7 +54,7 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
             stage=_needed(variables, "III_STAGE"),
             region=region,
             account=_needed(variables, "III_ACCOUNT"),
-            partition=_partition(region),
+            partition=partition_of(region),
         ),
         function_id=variables.get("III_FUNCTION") or None,
         root=Path(variables.get("LAMBDA_TASK_ROOT") or _BUNDLE),
@@ -81,10 +81,6 @@ def _log_level(name: str) -> str:
             f"the environment variable III_LOG_LEVEL is no level: {name!r:.40}.", code="environment_invalid"
         )
     return name.upper()
-
-
-def _partition(region: str) -> str:
-    return next((name for prefix, name in _PARTITIONS.items() if region.startswith(prefix)), "aws")
 
 
 def _secrets(text: str | None) -> dict[str, str]:
