@@ -19,7 +19,7 @@ from tests.aws.cloud import REGION, Cloud
 from tests.aws.sqs_queue import FaithfulMessage, FaithfulQueue
 
 FEED_BATCH = 100
-FEED_AGE_MS = 6 * 3600 * 1000
+FEED_AGE_MS = 3600 * 1000
 FEED_STORED = ("S#", "T#")
 FEED_SENT = "E#"
 

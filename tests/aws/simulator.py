@@ -244,17 +244,24 @@ class Simulator:
                 self.perform(work)
         return count
 
-    def console_redrive(self, queue: str, *, limit: int | None = None, leave_copies: bool = False) -> int:
-        """Redrive letters of a queue as the AWS console does; return how many.
+    def console_redrive(
+        self, queue: str, *, to_sources: bool = False, limit: int | None = None, leave_copies: bool = False
+    ) -> int:
+        """Redrive letters of a queue as the AWS console does, with the queue as custom destination; return how many.
 
         Args:
             queue: The queue, by the runtime's name.
+            to_sources: Without a custom destination: to the queues that SQS has moved the letters from.
             limit: How many at most; all by default.
             leave_copies: Whether the letters stay, as if the task had died between a send and its delete.
+
+        Raises:
+            SourceUnknownError: With `to_sources`, at a letter that the runtime has put there itself.
         """
         planned = self.plan.queues[queue]
+        destination = None if to_sources else planned.name
         with self.cloud.lock:
-            return self.cloud.sqs.move_back(planned.letter_name, planned.name, limit=limit, leave_copies=leave_copies)
+            return self.cloud.sqs.move_back(planned.letter_name, destination, limit=limit, leave_copies=leave_copies)
 
     def used_queues(self) -> list[str]:
         """Return the queues that hold a message or a dead letter, sorted."""

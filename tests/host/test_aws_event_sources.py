@@ -17,10 +17,10 @@ from iii_runtime.core.payload import Json
 from iii_runtime.testing.clock import SkipClock
 from tests.aws.calls import Call, shared_clients
 from tests.aws.cloud import REGION, Cloud
+from tests.aws.cron_expression import AwsCron
 from tests.aws.event_sources import is_wanted, reported_failures
 from tests.aws.lambda_service import Invocation
 from tests.aws.overseers import At, Meddling
-from tests.aws.schedules import Expression
 from tests.aws.simulator import Simulator
 
 
@@ -269,12 +269,14 @@ class TestSchedules:
     def test_an_expression_holds_at_the_minutes_that_eventbridge_fires(
         self, expression: str, local: datetime, holds: bool
     ) -> None:
-        assert Expression.parse(expression).holds(local) is holds
+        assert AwsCron.parse(expression).holds(local) is holds
 
-    @pytest.mark.parametrize("expression", ["cron(0 9 * * * *)", "cron(0 9 ? * ? *)", "cron(60 9 * * ? *)", "rate(1)"])
+    @pytest.mark.parametrize(
+        "expression", ["cron(0 9 * * * *)", "cron(0 9 ? * ? *)", "cron(60 9 * * ? *)", "cron(? 9 * * ? *)", "rate(1)"]
+    )
     def test_what_eventbridge_refuses_is_refused(self, expression: str) -> None:
         with pytest.raises(ValueError, match=r"."):
-            Expression.parse(expression)
+            AwsCron.parse(expression)
 
     @pytest.mark.parametrize(
         ("start", "expression", "fired"),
