@@ -6,15 +6,17 @@ Plain dicts work as well and are what travels between processes; these are the s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, TypeVar, cast
+
+from iii_runtime.core.frozen import frozen
 
 BodyT = TypeVar("BodyT")
 
 _NO_BODY = object()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ApiRequest(Generic[BodyT]):
     """One http request as a handler sees it.
 
@@ -45,7 +47,7 @@ class ApiRequest(Generic[BodyT]):
         return cast("ApiRequest[Any]", cls(**{name: request[name] for name in names if name in request}))
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@frozen(init=False)
 class ApiResponse(Generic[BodyT]):
     """What a handler answers over http.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.members import integer, one_of, optional, text
 from iii_runtime.core.payload import Json, PayloadError
 
@@ -13,7 +13,7 @@ StateEvent: TypeAlias = Literal["state:created", "state:updated", "state:deleted
 StreamKind: TypeAlias = Literal["create", "update", "delete", "event"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StateChange:
     """A state value was created, updated or deleted."""
 
@@ -41,7 +41,7 @@ class StateChange:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StreamChange:
     """An item was created, updated or deleted, or an event was sent: `event_type` is then the sender's `type`."""
 

@@ -8,10 +8,10 @@ and alive again in the next generation once a redriven message claims it. So no 
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, TypeAlias, cast
 
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.letter import ErrorLog
 from iii_runtime.core.letter_transport import read_member, with_token
 from iii_runtime.core.message import BlobLink, DeadLetterMember, decode_envelope, encode_envelope, letter_member
@@ -29,7 +29,7 @@ _MAX_RECEIPT = 256
 State: TypeAlias = Literal["alive", "dead", "redriven", "discarded"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MessageItem:
     """All that is remembered of a receipt.
 
@@ -56,7 +56,7 @@ class MessageItem:
     died: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Incoming:
     """What the body of a received message says.
 
@@ -79,31 +79,31 @@ class Incoming:
     is_newer: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attempt:
     """Run the function; this is attempt `number`."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Claim:
     """Claim the generation for the redrive this message comes from, then run the function."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wait:
     """Hide the message until then, Unix milliseconds: its back-off has not passed."""
 
     until_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FinishDeath:
     """Put the letter on the dead-letter queue and acknowledge: whoever wrote the death may have died before that."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Drop:
     """Acknowledge: a copy whose generation is over, or that lost the claim."""
 

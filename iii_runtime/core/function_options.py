@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypedDict, cast
 
 from iii_runtime.core.errors import RegistrationError
+from iii_runtime.core.frozen import frozen
 
 MIN_MEMORY_MB, MAX_MEMORY_MB = 128, 10_240
 SECRET_SOURCES = ("ssm:", "secretsmanager:")
@@ -28,7 +29,7 @@ class FunctionSettings(TypedDict, total=False):
     uses: Collection[str] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FunctionOptions:
     """What a function asks of its host. On a laptop only `uses` and `secrets` have an effect.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias, cast
 
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.message import (
     ENVELOPE_VERSION,
     BlobLink,
@@ -27,7 +28,7 @@ ErrorLog: TypeAlias = tuple[tuple[int, ErrorRecord], ...]
 """The last failed attempts, oldest first, as `(attempt, error)`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Death:
     """What a store knows of a message that dies.
 
@@ -56,7 +57,7 @@ class Death:
     failed_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Letter:
     """A letter's text, and what its listing shows of the envelope.
 

@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.members import integer, optional, text
 from iii_runtime.core.payload import Json, PayloadError, decode_stored, encode_json
 
@@ -29,7 +30,7 @@ TOPIC_FUNCTION = "iii::durable::publish"
 """The function of an envelope that all subscriptions of a topic share: each runs the function of its own queue."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BlobLink:
     """Where a payload too large for the message lives."""
 
@@ -69,7 +70,7 @@ class Envelope:
     payload: str | BlobLink = "null"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ErrorRecord:
     """A failure as it is stored with the message: cut to bounds, JSON-safe."""
 
@@ -82,7 +83,7 @@ class ErrorRecord:
         return {"type": self.type, "message": self.message, "stack": self.stack}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DeadLetterMember:
     """The `dead_letter` member of a letter: what died, when and why."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
 from iii_runtime.core.errors import EnqueueError
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.payload import Json, PayloadError, check_name, encode_json
 
 DEFAULT_QUEUE = "default"
@@ -32,7 +32,7 @@ _RECEIVES_TO_BE_PUT_OFF = 30
 _MIN_RECEIVES = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class QueueSpec:
     """A queue with every default applied.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import timedelta
 from typing import Any
 
 from iii_runtime.core.errors import RegistrationError
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.function_options import FunctionOptions
 from iii_runtime.core.handler import HandlerPlan
 from iii_runtime.core.triggers import TYPE_NAMES, TriggerKind, UnknownTrigger
@@ -17,7 +18,7 @@ RESERVED_PREFIXES = ("state::", "stream::", "iii::", "engine::")
 RESERVED_IDS = frozenset({"publish", "enqueue"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FunctionSpec:
     """A registered function.
 
@@ -46,7 +47,7 @@ class FunctionSpec:
     module: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TriggerSpec:
     """A registered trigger.
 
@@ -154,7 +155,7 @@ class Registry:
             listener()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Catalog:
     """Everything the workers of one app have registered, at one moment."""
 

@@ -27,6 +27,7 @@ from iii_runtime.core.call import Call, call_from_json, call_to_json
 from iii_runtime.core.errors import (
     EnqueueError,
     FunctionBusyError,
+    IiiError,
     InputInvalidError,
     InvocationError,
     NonRetryableError,
@@ -172,7 +173,8 @@ def describe_error(error: BaseException) -> dict[str, Json]:
     Members: `code`, `message`, `function_id`, `stacktrace`, `invocation_id`, and `reason` of an `EnqueueError`. If a
     handler raised, `type` names its exception, `text` is what that one says where it is not `message`, and `final` says
     that no further attempt can help. `details` lists the problems of an input that does not fit. Members without a
-    value are left out.
+    value are left out. Any error of the runtime keeps its code, such as `store_throttled`; one that is none is
+    `invocation_failed`.
     """
     if not isinstance(error, InvocationError):
         error = _wrapped(error)
@@ -252,8 +254,8 @@ def _object(fields: Mapping[str, object], name: str) -> Mapping[str, object]:
 
 
 def _wrapped(error: BaseException) -> InvocationError:
-    """Return what a caller is told of an error that no invoker has wrapped."""
-    code = error.code if isinstance(error, FunctionBusyError) else "invocation_failed"
+    """Return what a caller is told of an error that no invoker has wrapped: one of the runtime keeps its code."""
+    code = error.code if isinstance(error, IiiError) else "invocation_failed"
     wrapped = InvocationError(code, message_of(error))
     wrapped.__cause__ = error
     return wrapped

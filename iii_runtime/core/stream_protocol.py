@@ -11,10 +11,9 @@ addition to iii.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from iii_runtime.core.change import stream_message
 from iii_runtime.core.errors import IiiError
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.payload import Json, PayloadError, check_name, decode_json, encode_json, render_json
 
 MAX_FRAME_BYTES = 64 * 1024
@@ -24,20 +23,22 @@ MAX_ID_CHARACTERS = 256
 
 
 class FrameError(IiiError):
-    """A client's frame cannot be read. The connection stays; answer with `render_error`.
+    """A client's frame cannot be read, or is refused. The connection stays; answer with `render_error`.
 
-    Attributes:
+    Args:
+        message: What was wrong, and what to do.
         subscription_id: The subscription the frame was about, where that could be read.
+        code: Why a frame that could be read is refused; `frame_invalid` by default.
     """
 
     code = "frame_invalid"
 
-    def __init__(self, message: str, subscription_id: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, subscription_id: str | None = None, *, code: str | None = None) -> None:
+        super().__init__(message, code=code)
         self.subscription_id = subscription_id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Subscription:
     """What one client wants to see.
 
@@ -59,14 +60,14 @@ class Subscription:
         return is_same_group and self.item_id in (None, item_id)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Join:
     """A client starts a subscription."""
 
     subscription: Subscription
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Leave:
     """A client ends a subscription."""
 

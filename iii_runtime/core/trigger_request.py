@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from iii_runtime.core.errors import InvocationError
+from iii_runtime.core.frozen import frozen
 
 DEFAULT_TIMEOUT_MS = 30_000
 MAX_TIMEOUT_MS = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TriggerActionEnqueue:
     """Put the call on a named queue and return its receipt; the function runs at least once.
 
@@ -29,7 +30,7 @@ class TriggerActionEnqueue:
     dedupe_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TriggerActionVoid:
     """Start the call and return None at once. Best effort: not stored, errors are only logged."""
 
@@ -61,7 +62,7 @@ class TriggerAction:
         return TriggerActionVoid()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnqueueResult:
     """The receipt as a typed value: `EnqueueResult(**worker.trigger(...))`."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias, get_args
 
 from iii_runtime.core.errors import IiiError, RegistrationError
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.payload import PayloadError, check_name
 
 HttpAuth: TypeAlias = Literal["iam", "jwt", "none"]
@@ -17,7 +18,7 @@ HTTP_AUTHS: tuple[HttpAuth, ...] = get_args(HttpAuth)
 MAX_BATCH_SIZE = 10
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Http:
     """An http route: `Http("POST", "/orders/:order_id")`. The function gets the request and returns the response.
 
@@ -43,7 +44,7 @@ class Http:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cron:
     """A schedule of 6 or 7 fields, seconds first: `Cron("0 0 * * * *")` is hourly.
 
@@ -67,7 +68,7 @@ class Cron:
             raise RegistrationError(error.message, code=error.code) from error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Queue:
     """Binds the function to a queue of `iii-config.yaml` as the consumer of its messages.
 
@@ -92,7 +93,7 @@ class Queue:
             raise RegistrationError(f"batch_size must be an integer from 1 to {MAX_BATCH_SIZE}, found {size!r:.60}.")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DurableSubscriber:
     """Messages of `iii::durable::publish` on a topic, each kept in a queue of this function's own.
 
@@ -120,7 +121,7 @@ class DurableSubscriber:
         _check_integer("backoffDelayMs", self.backoff_ms, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subscribe:
     """Events of `publish` on a topic: at most once, not stored; every subscriber is invoked."""
 
@@ -131,7 +132,7 @@ class Subscribe:
         _check_name(self.topic, "the name of a topic")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OnState:
     """Changes of state, of every scope and key or of exactly the given ones."""
 
@@ -143,7 +144,7 @@ class OnState:
         _check_names(scope=self.scope, key=self.key)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OnStream:
     """Changes and events of a stream, of every group and item or of exactly the given ones."""
 
@@ -157,7 +158,7 @@ class OnStream:
         _check_names(group_id=self.group_id, item_id=self.item_id)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnknownTrigger:
     """A trigger type this runtime does not have: kept, reported, never fired."""
 

@@ -39,10 +39,10 @@ Error codes, `<op>` being the operation's type:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias, cast
 
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.payload import MAX_DEPTH, Json
 
 MAX_PATH_SEGMENTS = 32
@@ -54,7 +54,7 @@ REFUSED_NAMES = frozenset({"__proto__", "constructor", "prototype"})
 _MIN_I64, _MAX_I64 = -(2**63), 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class OpError:
     """One operation that was skipped.
 
@@ -75,7 +75,7 @@ class OpError:
         return {"op_index": self.op_index, "code": self.code, "message": self.message, "doc_url": self.doc_url}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class UpdateOutcome:
     """The document after an update, and the operations that were skipped.
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from iii_runtime.core.did_you_mean import did_you_mean
 from iii_runtime.core.errors import RegistrationError
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.trigger_request import MAX_TIMEOUT_MS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class InitOptions:
     """Options of `register_worker`, as in the iii SDK.
 

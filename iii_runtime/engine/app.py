@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
 from iii_runtime.core.config import Config
 from iii_runtime.core.errors import InvocationError
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.queue import QueueSpec
 from iii_runtime.core.registry import Catalog, FunctionSpec
 from iii_runtime.core.trigger_request import DEFAULT_TIMEOUT_MS
@@ -17,7 +17,7 @@ from iii_runtime.core.worker import Worker
 from iii_runtime.plan.queues import plan_consumers, plan_queues
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Snapshot:
     catalog: Catalog
     queues: dict[str, QueueSpec]

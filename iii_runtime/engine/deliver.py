@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import timedelta
 
 from iii_runtime.core.call import Call
@@ -17,6 +16,7 @@ from iii_runtime.core.errors import (
     StoreError,
     message_of,
 )
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.message import BlobLink, Cause, Envelope, ErrorRecord, bounded_error, decode_envelope
 from iii_runtime.core.payload import Json, PayloadError, decode_stored
 from iii_runtime.core.queue import QueueSpec, backoff_after
@@ -34,21 +34,21 @@ _NEWER_PAUSE = timedelta(seconds=60)
 _STORE_PAUSE = timedelta(seconds=1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Retry:
     """Give the message back for `after`."""
 
     after: timedelta
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bury:
     """Make the message a dead letter."""
 
     cause: Cause
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Death:
     """How a message ended: why, its last error, and how many of its attempts failed."""
 

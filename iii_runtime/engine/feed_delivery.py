@@ -12,6 +12,7 @@ from typing import TypeAlias
 from iii_runtime.core.call import Call
 from iii_runtime.core.change import Change, StateChange, StreamChange
 from iii_runtime.core.errors import FunctionBusyError, InvocationError
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.invocation import Source
 from iii_runtime.core.payload import copy_json
 from iii_runtime.core.triggers import OnState, OnStream
@@ -35,7 +36,7 @@ _Step: TypeAlias = tuple[str, str]
 """Something done for one change: the change's identity, and what."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FeedRecord:
     """One record of the change feed.
 
@@ -48,7 +49,7 @@ class FeedRecord:
     changes: Sequence[Change] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Entry:
     index: int
     identity: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -46,13 +46,11 @@ from iii_runtime.core.registry import Catalog
 from iii_runtime.core.trace import is_traceparent, usable_baggage
 from iii_runtime.core.triggers import Http
 from iii_runtime.engine.conditions import condition_holds
+from iii_runtime.engine.http_idempotency import IdempotentAnswers
 from iii_runtime.engine.runtime import Runtime
-from iii_runtime.ports.response_store import Begun, InProgress, Mismatch, StoredResponse
 
 _log = logging.getLogger("iii_runtime.http")
 _KEY_HEADER = "idempotency-key"
-_FINISH_TRIES = 600
-_FINISH_PAUSE = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +93,9 @@ class HttpEntry:
 
     def __init__(self, runtime: Runtime, holder: str) -> None:
         self._runtime = runtime
-        self._holder = holder
         self._table: tuple[Catalog, RouteTable[_Target]] | None = None
         self._active = 0
-        self._unstored: set[asyncio.Task[None]] = set()
+        self._idempotent = IdempotentAnswers(runtime, holder)
 
     async def handle(self, call: HttpCall) -> HttpReply:
         """Answer one request. Never raises: whatever goes wrong is an answer with a typed error."""
@@ -109,13 +106,7 @@ class HttpEntry:
         self._active += 1
         started = self._runtime.stores.clock.now_ms()
         try:
-            reply = await self._answer(call, error_id)
-        except HttpError as error:
-            reply = http_error_reply(error, error_id)
-        except IiiError as error:
-            reply = _internal_error(error, error.code, error_id)
-        except Exception as error:  # noqa: BLE001 - one faulty request must not end the host
-            reply = _internal_error(error, "INTERNAL_ERROR", error_id)
+            reply = await _caught(self._answer(call, error_id), error_id)
         finally:
             self._active -= 1
         elapsed = self._runtime.stores.clock.now_ms() - started
@@ -137,65 +128,12 @@ class HttpEntry:
         return await self._run(match.route.target, request, error_id)
 
     async def _once(self, call: HttpCall, match: Matched[_Target], request: dict[str, Any], error_id: str) -> HttpReply:
-        key = request["headers"][_KEY_HEADER]
-        if not 1 <= len(key) <= 256:
-            return error_reply(
-                400, "IDEMPOTENCY_KEY_INVALID", "Idempotency-Key must have 1 to 256 characters", error_id
-            )
-        scoped = f"{match.route.method} {match.route.pattern} {key}"
-        responses = self._runtime.stores.responses
-        reservation = await responses.begin(scoped, _fingerprint(call), self._holder)
-        if isinstance(reservation, StoredResponse):
-            headers = (*reservation.headers, ("Idempotency-Replayed", "true"))
-            return HttpReply(status=reservation.status, headers=headers, body=reservation.body)
-        if isinstance(reservation, Mismatch):
-            message = "this Idempotency-Key was used for another request; use a new key for a new request"
-            return error_reply(422, "IDEMPOTENCY_KEY_REUSED", message, error_id)
-        if isinstance(reservation, InProgress):
-            message = "the first request with this Idempotency-Key is still running; try again later"
-            return error_reply(409, "IDEMPOTENCY_KEY_IN_USE", message, error_id)
-        assert isinstance(reservation, Begun)  # noqa: S101 - closes the union
-        try:
-            reply = await self._run(match.route.target, request, error_id)
-        except Exception as error:  # noqa: BLE001 - whatever it was, it is the answer under this key
-            reply = _internal_error(error, "INTERNAL_ERROR", error_id)
-        response = StoredResponse(status=reply.status, headers=reply.headers, body=reply.body)
-        if not await self._finish(scoped, response, error_id):
-            # The function has run, so its caller is answered. Until the answer is stored, a repetition gets 409.
-            self._start(self._finish_later(scoped, response, error_id))
-        return reply
+        def run() -> Awaitable[HttpReply]:
+            # Whatever went wrong, it is the answer under this key: the function may have run.
+            return _caught(self._run(match.route.target, request, error_id), error_id)
 
-    async def _finish(self, key: str, response: StoredResponse, error_id: str) -> bool:
-        try:
-            await self._runtime.stores.responses.finish(key, response)
-        except StoreError as error:
-            _log.error("response not stored", extra={"iii": {"error": error.message, "error_id": error_id}})
-            return False
-        return True
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        if self._runtime.invoker.remaining() is not None:
-            self._runtime.spawn(work)  # this host goes to sleep after each request, and waits for such work before
-            return
-        task = asyncio.create_task(work)
-        self._unstored.add(task)
-        task.add_done_callback(self._unstored.discard)
-
-    async def _finish_later(self, key: str, response: StoredResponse, error_id: str) -> None:
-        """Try again for ten minutes, or as long as this host may go on.
-
-        A host that ends after each request waits for this before it answers. It gives up in time for the answer:
-        whoever has that does not repeat the request, and would be sure to repeat it without.
-        """
-        clock, remaining = self._runtime.stores.clock, self._runtime.invoker.remaining
-        for _ in range(_FINISH_TRIES):
-            left = remaining()
-            if left is not None and left <= _FINISH_PAUSE:
-                break
-            await clock.sleep_until(clock.now() + _FINISH_PAUSE)
-            if await self._finish(key, response, error_id):
-                return
-        _log.error("response given up; a repetition may run again", extra={"iii": {"error_id": error_id}})
+        key, scope = request["headers"][_KEY_HEADER], f"{match.route.method} {match.route.pattern}"
+        return await self._idempotent.answer(key, scope, _fingerprint(call), run, error_id)
 
     async def _run(self, target: _Target, request: dict[str, Any], error_id: str) -> HttpReply:
         headers = request["headers"]
@@ -308,6 +246,18 @@ def _table_of(routes: list[Route[_Target]]) -> RouteTable[_Target]:
         else:
             accepted.append(route)
     return RouteTable(accepted)
+
+
+async def _caught(answer: Awaitable[HttpReply], error_id: str) -> HttpReply:
+    """Return the answer, or the one that tells of the error in its place."""
+    try:
+        return await answer
+    except HttpError as error:
+        return http_error_reply(error, error_id)
+    except IiiError as error:
+        return _internal_error(error, error.code, error_id)
+    except Exception as error:  # noqa: BLE001 - one faulty request must not end the host
+        return _internal_error(error, "INTERNAL_ERROR", error_id)
 
 
 def _internal_error(error: Exception, code: str, error_id: str) -> HttpReply:

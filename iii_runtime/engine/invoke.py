@@ -122,7 +122,7 @@ class FunctionInvoker:
         except FunctionBusyError as error:
             raise InvocationError(error.code, error.message, function.id) from error
         except StoreError as error:
-            raise InvocationError("invocation_failed", error.message, function.id) from error
+            raise InvocationError(error.code, error.message, function.id) from error
 
     async def _run(self, plan: HandlerPlan, call: Call, invocation: Invocation, timeout: timedelta) -> Any:
         def body() -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from iii_runtime.core.frozen import frozen
 from iii_runtime.ports.meter import Meter, NoMeter
 
 if TYPE_CHECKING:  # a host that starts anew for each event loads the ports it uses
@@ -21,7 +22,7 @@ if TYPE_CHECKING:  # a host that starts anew for each event loads the ports it u
     from iii_runtime.ports.topic_publisher import TopicPublisher
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Stores:
     """One adapter for each port, all over the same storage.
 

@@ -165,13 +165,6 @@ class StreamPush:
             _log.warning("cannot forget a stream connection", extra={"iii": {"error": error.message}})
 
 
-def refused(code: str, message: str, subscription_id: str | None = None) -> FrameError:
-    """Return an error with a code of its own, for `render_error`."""
-    error = FrameError(message, subscription_id)
-    error.code = code
-    return error
-
-
 def render_change(change: StreamChange) -> str:
     """Return the frame that tells of a change, or an error frame if that would be too large to be posted."""
     try:
@@ -186,7 +179,7 @@ def render_change(change: StreamChange) -> str:
     else:
         message = f"a change of '{change.item_id}' in {where} is {TOO_LARGE}. Read it with stream::get."
     _log.warning("a change is too large to push", extra={"iii": {"error": message}})
-    return render_error(refused(FRAME_TOO_LARGE, message))
+    return render_error(FrameError(message, code=FRAME_TOO_LARGE))
 
 
 @dataclass(slots=True)

@@ -17,13 +17,7 @@ from iii_runtime.core.stream_protocol import (
     render_error,
     render_sync,
 )
-from iii_runtime.engine.stream_push import (
-    FRAME_TOO_LARGE,
-    MAX_POSTED_BYTES,
-    POST_PAUSES,
-    TOO_LARGE,
-    refused,
-)
+from iii_runtime.engine.stream_push import FRAME_TOO_LARGE, MAX_POSTED_BYTES, POST_PAUSES, TOO_LARGE
 from iii_runtime.ports.clock import Clock
 from iii_runtime.ports.stream_connections import ConnectionGoneError, FramePoster, PostError, StreamConnections
 from iii_runtime.ports.stream_store import StreamStore
@@ -132,7 +126,7 @@ class StreamSession:
         except (FrameError, ConnectionGoneError, PostError):
             raise
         except IiiError as error:
-            raise refused(error.code, error.message, subscription.subscription_id) from error
+            raise FrameError(error.message, subscription.subscription_id, code=error.code) from error
 
     async def _join(self, connection_id: str, subscription: Subscription) -> None:
         await self._connections.join(connection_id, subscription, most=self._most)
@@ -155,7 +149,7 @@ class StreamSession:
             f"group '{subscription.group_id}' of stream '{subscription.stream_name}' changes faster than it can be "
             "read; join again, or join single items of it."
         )
-        raise refused("group_too_busy", message, subscription.subscription_id)
+        raise FrameError(message, subscription.subscription_id, code="group_too_busy")
 
     async def _read(self, subscription: Subscription) -> Json:
         stream_name, group_id, item_id = subscription.stream_name, subscription.group_id, subscription.item_id

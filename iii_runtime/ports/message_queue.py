@@ -173,5 +173,9 @@ class MessageQueue(Protocol):
         ...
 
     async def queue_names(self) -> list[str]:
-        """Return the sorted names of all queues that hold a message or a dead letter."""
+        """Return the sorted names of all queues that hold a message or a dead letter.
+
+        A broker whose queues exist by themselves may name empty ones too: to leave them out, it would have to ask for
+        the counts of each. Whoever wants them left out does that, with `depth` or `DeadLetterStore.count`.
+        """
         ...

@@ -104,6 +104,24 @@ def test_a_step_of_a_document_that_has_steps_is_one_write(worker: Worker) -> Non
         assert [one.bought["dynamodb_write_unit"] for one in writes] == [1, 1, 1]
 
 
+@pytest.mark.parametrize("document", [None, {"total": 5}], ids=["no document", "no steps"])
+def test_the_first_step_is_a_refused_update_and_a_write_and_every_other_is_one(worker: Worker, document: Json) -> None:
+    """Two requests at most, whatever is missing; three units if the document is, one of them for its name's entry."""
+    tracker = StepTracker(worker, scope="orders", stream_name="progress")
+    worker.register_function("a::step", lambda data: tracker.track("o1", "pay", data))
+    name = NAME.format("a--step")
+    with counted(worker) as (simulator, counting):
+        if document is not None:
+            simulator.trigger("state::set", {"scope": "orders", "key": "o1", "value": document})
+        simulator.trigger("a::step", "running")
+        assert counting.calls_of(name) == ["dynamodb.UpdateItem", "dynamodb.PutItem"]
+        units = [one.bought["dynamodb_write_unit"] for one in counting.charged if one.function == name]
+        assert units == [1, 2 if document is None else 1]
+        counting.charged.clear()
+        simulator.trigger("a::step", "complete")
+        assert counting.calls_of(name) == ["dynamodb.UpdateItem"]
+
+
 ORDER: dict[str, dict[str, int]] = {
     "orders::create": {"dynamodb.GetItem": 1, "dynamodb.PutItem": 3, "dynamodb.UpdateItem": 4, "sqs.SendMessage": 1},
     "orders::validate": {"dynamodb.GetItem": 3, "dynamodb.PutItem": 1, "dynamodb.UpdateItem": 3, "sqs.SendMessage": 1},

@@ -46,7 +46,6 @@ NOT_FAITHFUL: Mapping[str, str] = {
     "test_every_message_is_counted_once": _ESTIMATES,
     "test_messages_waiting_behind_another_one_are_visible": _ESTIMATES,
     "test_a_purge_leaves_what_is_in_flight_or_dead": "SQS purges what is in flight too",
-    "test_queues_with_messages_or_letters_are_known_by_name": "the app's queues are known by name, also empty ones",
     "test_leases_of_a_dead_process_are_void": _NO_RESTART,
     "test_what_was_held_goes_behind_what_was_due": _NO_RESTART,
     "test_an_often_interrupted_message_waits_longer_each_time": _NO_RESTART,

@@ -404,14 +404,15 @@ class TestCounts:
         assert await stores.queue.depth("unknown") == QueueDepth(visible=0, delayed=0, in_flight=0, dead=0)
         assert await stores.queue.purge("unknown") == 0
 
-    async def test_queues_with_messages_or_letters_are_known_by_name(self, stores: Stores) -> None:
+    async def test_queues_with_messages_or_letters_are_known_by_name(self, stores: Stores, backend: str) -> None:
         for name in ["漢字", "b", "topic/t/f::g", "a", "b"]:
             queue = QueueSpec(name=name)
             await send(stores, queue, f"{name}.1", f"{name}.2")
         await drain(stores, QueueSpec(name="a"))
         for delivery in await receive(stores, QueueSpec(name="b")):
             await stores.queue.bury(delivery, "failed", ERROR, 1)
-        assert await stores.queue.queue_names() == ["b", "topic/t/f::g", "漢字"]
+        empty = ["a"] if backend == "aws" else []  # a queue of SQS exists whether or not it holds something
+        assert await stores.queue.queue_names() == [*empty, "b", "topic/t/f::g", "漢字"]
 
     @pytest.mark.parametrize("queue", KINDS, ids=["standard", "fifo", "single"])
     async def test_a_purge_leaves_what_is_in_flight_or_dead(

@@ -13,7 +13,7 @@ import pytest
 
 from iii_runtime import ApiRequest, ApiResponse, Http, Worker, current_invocation
 from iii_runtime.core.config import CorsConfig, HttpConfig
-from iii_runtime.core.errors import StoreError
+from iii_runtime.core.errors import IiiError, StoreError
 from iii_runtime.engine.stores import Stores
 from iii_runtime.testing import Harness
 
@@ -395,6 +395,19 @@ class TestIdempotencyKey:
         async with host() as harness:
             replies = [await harness.http("POST", "/orders", json={}, headers=key) for _ in range(2)]
             assert [(reply.status, code_of(reply)) for reply in replies] == [(500, "INTERNAL_ERROR")] * 2
+
+    async def test_a_key_makes_no_difference_to_the_code_of_a_failure(self, worker: Worker, host: Host) -> None:
+        class Evil(dict[str, Any]):
+            def get(self, *_arguments: Any) -> Any:
+                raise IiiError("evil", code="evil")
+
+            keys = items = get
+
+        worker.function("orders::create", triggers=[Http("POST", "/orders")])(lambda data: Evil(body=1))
+        async with host() as harness:
+            for headers in ({}, {"Idempotency-Key": "k1"}, {"Idempotency-Key": "k1"}):
+                reply = await harness.http("POST", "/orders", json={}, headers=headers)
+                assert (reply.status, code_of(reply)) == (500, "evil")
 
 
 class TestCors:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,9 @@ import pytest
 from pydantic import BaseModel
 
 from iii_runtime import Http, InvocationError, Worker, current_invocation
+from iii_runtime.core.errors import IiiError, StoreError
+from iii_runtime.engine.stores import Stores
+from iii_runtime.ports.message_queue import QueueDepth
 from iii_runtime.testing import Harness
 
 Host = Callable[..., Harness]
@@ -79,6 +83,30 @@ async def test_a_queue_that_does_not_exist_is_an_error_and_not_an_empty_one(
         with pytest.raises(InvocationError, match="'mial' not found") as caught:
             await harness.trigger({"function_id": function_id, "payload": {"queue": "mial", **payload}})
         assert caught.value.code == "queue_not_found"
+
+
+class Uncountable:
+    """A queue store that cannot say how much it holds."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def depth(self, queue_name: str) -> QueueDepth:
+        raise StoreError(f"queue {queue_name} is out of reach", code="store_throttled")
+
+
+async def test_an_error_of_the_store_keeps_its_code_wherever_the_call_is_carried_out(host: Host) -> None:
+    def wrap(stores: Stores) -> Stores:
+        queue: Any = Uncountable(stores.queue)
+        return dataclasses.replace(stores, queue=queue)
+
+    async with host(wrap=wrap) as harness:
+        with pytest.raises(IiiError) as caught:
+            await harness.trigger({"function_id": "engine::queue::topic_stats", "payload": {"queue": "mail"}})
+        assert (caught.value.code, caught.value.message) == ("store_throttled", "queue mail is out of reach")
 
 
 async def test_a_form_sent_to_a_typed_function_is_told_to_send_json(worker: Worker, host: Host) -> None:

@@ -225,7 +225,6 @@ def running_stage(start: datetime | None = None, app: Manifest | None = None) ->
         clock.advance_to(start)
     with running_services() as services:
         lambdas = FakeLambda()
-        services.clients.__dict__["lambda_"] = lambdas
         services.clients.__dict__["invoking"] = lambda _timeout: lambdas
         stage = Stage(
             services=services,

@@ -163,6 +163,8 @@ def test_counts_that_sqs_estimates_say_so_and_dead_letters_are_exact(worker: Wor
         stats: Any = simulator.trigger("engine::queue::topic_stats", {"queue": "bound"})
         assert (stats["dlq_depth"], stats["depth"], stats["consumer_count"]) == (3, 0, 1)
         assert (stats["sqs_visible"], stats["unindexed"]) == (3, 0)
+        topics: Any = simulator.trigger("engine::queue::dlq_topics")
+        assert [(topic["topic"], topic["message_count"]) for topic in topics] == [("bound", 3)]
         assert [letter["payload"] for letter in letters(simulator, "bound")] == [0, 1, 2]
         page: Json = {"queue": "bound", "offset": 1, "limit": 1}
         shown: Any = simulator.trigger("engine::queue::dlq_messages", page)

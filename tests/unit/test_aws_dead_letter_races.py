@@ -18,23 +18,24 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
         yield opened
 
 
-async def test_a_discard_that_comes_first_wins_over_a_redriven_copy(stage: Stage) -> None:
+async def _redriven_by_an_operator_who_dies(stage: Stage) -> None:
+    """Let a message die, and an operator send it again and be killed before its letter is marked."""
     await stage.die(STANDARD, "m1")
     stage.mishaps.begin(kill_at=2)
     with pytest.raises(KilledError):
         await stage.letters.redrive(STANDARD, "m1")
     stage.mishaps.begin()
+
+
+async def test_a_discard_that_comes_first_wins_over_a_redriven_copy(stage: Stage) -> None:
+    await _redriven_by_an_operator_who_dies(stage)
     assert await stage.letters.discard("orders", "m1")
     assert await stage.queue.receive(STANDARD, 10, LEASE) == []
     assert stage.waiting(stage.url(STANDARD)) == []
 
 
 async def test_a_discard_wins_over_a_claim_that_has_begun(stage: Stage) -> None:
-    await stage.die(STANDARD, "m1")
-    stage.mishaps.begin(kill_at=2)
-    with pytest.raises(KilledError):
-        await stage.letters.redrive(STANDARD, "m1")
-    stage.mishaps.begin()
+    await _redriven_by_an_operator_who_dies(stage)
     stage.mishaps.between["UpdateItem"] = lambda: stage.letters.discard("orders", "m1")
     assert await stage.queue.receive(STANDARD, 10, LEASE) == []
     assert stage.waiting(stage.url(STANDARD)) == []
@@ -69,22 +70,14 @@ async def _dead_beside_a_zombie(stage: Stage) -> Delivery:
 
 
 async def test_the_claim_takes_a_letter_off_the_list_whose_operator_died(stage: Stage) -> None:
-    await stage.die(STANDARD, "m1")
-    stage.mishaps.begin(kill_at=2)
-    with pytest.raises(KilledError):
-        await stage.letters.redrive(STANDARD, "m1")
-    stage.mishaps.begin()
+    await _redriven_by_an_operator_who_dies(stage)
     assert await stage.letters.count("orders") == 1
     await stage.receive_one(STANDARD)
     assert await stage.letters.count("orders") == 0
 
 
 async def test_a_redrive_after_its_operator_died_runs_once(stage: Stage) -> None:
-    await stage.die(STANDARD, "m1")
-    stage.mishaps.begin(kill_at=2)
-    with pytest.raises(KilledError):
-        await stage.letters.redrive(STANDARD, "m1")
-    stage.mishaps.begin()
+    await _redriven_by_an_operator_who_dies(stage)
     assert await stage.listed() == ["m1"]
     assert await stage.letters.redrive(STANDARD, "m1")
     deliveries = await stage.queue.receive(STANDARD, 10, LEASE)

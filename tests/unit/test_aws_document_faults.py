@@ -48,6 +48,17 @@ class TestTwoHosts:
         stage.after("GetItem", stage.somebody_puts("s", "k", "10"))
         assert (await stage.state.update("s", "k", INCREMENT)).new_value == {"n": 11}
 
+    async def test_a_first_step_does_not_write_over_a_document_that_was_created_meanwhile(self, stage: Stage) -> None:
+        """Between the update that was refused, because there was no document, and the write that makes it."""
+        stage.after("UpdateItem", stage.somebody_puts("s", "k", "10"))
+        written = await stage.state.update("s", "k", [set_op(["steps", "pay"], 1)], NOTICE)
+        assert written == Written(old_value={"n": 10}, new_value={"n": 10, "steps": {"pay": 1}}, existed=True)
+        assert [type(change).__name__ for change in await stage.changes()] == [
+            "StateChange",
+            "StateChange",
+            "StreamChange",
+        ]
+
     async def test_a_value_deleted_and_created_again_is_another_one(self, stage: Stage) -> None:
         await stage.state.set("s", "k", {"n": 1})
 

@@ -96,6 +96,24 @@ class TestCalls:
         written = await stage.state.update("s", "k", ops)
         assert stage.calls() == ([UPDATE] if written.errors else [UPDATE, PUT])
 
+    async def test_the_first_step_of_a_document_that_is_missing_keeps_every_law(self, stage: Stage) -> None:
+        ops = [set_op("status", "running"), set_op(["steps", "pay"], {"at": 1})]
+        written = await stage.state.update("orders", "o1", ops, NOTICE)
+        assert stage.calls() == [UPDATE, PUT]
+        document: dict[str, Json] = {"status": "running", "steps": {"pay": {"at": 1}}}
+        assert written == Written(old_value=None, new_value=document, existed=False)
+        created, event = await stage.changes()
+        assert isinstance(created, StateChange)
+        assert (created.event_type, created.old_value, created.new_value) == ("state:created", None, document)
+        assert isinstance(event, StreamChange)
+        assert event.data == NOTICE.data
+        assert await stage.state.list_scopes() == ["orders"]
+        stage.calls()
+        again = await stage.state.update("orders", "o1", [set_op("status", "complete")], NOTICE)
+        assert stage.calls() == [UPDATE]
+        assert again == Written(old_value=document, new_value={**document, "status": "complete"}, existed=True)
+        assert len(await stage.changes()) == 4
+
     async def test_other_operations_read_and_write(self, stage: Stage) -> None:
         await stage.state.set("s", "k", {"n": 1})
         stage.calls()

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from iii_runtime.adapters.aws.letter_index import ListedLetter
-from iii_runtime.adapters.aws.reconciler import AGAIN, HOLD, LIMIT, Reconciled
+from iii_runtime.adapters.aws.look_schedule import AGAIN
+from iii_runtime.adapters.aws.reconciler import HOLD, LIMIT, Reconciled
 from iii_runtime.core.letter_transport import read_member, with_token
 from iii_runtime.core.queue import QueueSpec
 from iii_runtime.ports.message_queue import Delivery
@@ -39,6 +40,16 @@ async def die(stage: Stage, spec: QueueSpec, receipt: str = "m1") -> str:
     """Let a message die, and return the letter that was put."""
     await stage.die(spec, receipt)
     return stage.waiting(stage.letter_url(spec))[-1]
+
+
+async def die_beside_a_moved_copy(stage: Stage) -> None:
+    """Let a message die that was sent twice because an answer was lost, and SQS move the other copy."""
+    stage.mishaps.begin(lose_at=0)
+    await stage.send(STANDARD, "m1")
+    first, _ = await stage.queue.receive(STANDARD, 10, LEASE)
+    assert await stage.queue.bury(first, "failed", ERROR, 1)
+    stage.clock.advance(LEASE)
+    await move(stage, STANDARD)
 
 
 def letters_of(stage: Stage, spec: QueueSpec) -> int:
@@ -198,25 +209,14 @@ class TestMoves:
         assert (member.cause, member.generation) == ("failed", 0)
 
     async def test_one_beside_its_letter_goes(self, stage: Stage) -> None:
-        """A duplicate: one copy has died in order, the other one was moved."""
-        stage.mishaps.begin(lose_at=0)
-        await stage.send(STANDARD, "m1")
-        first, _ = await stage.queue.receive(STANDARD, 10, LEASE)
-        assert await stage.queue.bury(first, "failed", ERROR, 1)
-        stage.clock.advance(LEASE)
-        await move(stage, STANDARD)
+        await die_beside_a_moved_copy(stage)
         await stage.reconciler.reconcile(STANDARD)
         assert letters_of(stage, STANDARD) == 1
         assert await stage.listed() == ["m1"]
 
     @pytest.mark.parametrize("end", ["redriven", "discarded"])
     async def test_a_stale_copy_goes(self, stage: Stage, end: str) -> None:
-        stage.mishaps.begin(lose_at=0)
-        await stage.send(STANDARD, "m1")
-        first, _ = await stage.queue.receive(STANDARD, 10, LEASE)
-        assert await stage.queue.bury(first, "failed", ERROR, 1)
-        stage.clock.advance(LEASE)
-        await move(stage, STANDARD)
+        await die_beside_a_moved_copy(stage)
         if end == "redriven":
             await stage.letters.redrive(STANDARD, "m1")
         else:

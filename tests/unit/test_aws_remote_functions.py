@@ -52,9 +52,9 @@ class Lambdas:
         self._error = error
         self._function_error = function_error
         self.clients = fake_clients()
-        for client in (self.clients.lambda_, self.clients.invoking(TIMEOUT)):
-            client.meta.events.register("before-parameter-build.lambda.Invoke", self._note)
-            client.meta.events.register("before-call.lambda.Invoke", self._reply)
+        events = self.clients.invoking(TIMEOUT).meta.events  # a start is waited for as long: one client does both
+        events.register("before-parameter-build.lambda.Invoke", self._note)
+        events.register("before-call.lambda.Invoke", self._reply)
 
     @property
     def only(self) -> tuple[str, str, Any]:
@@ -169,6 +169,10 @@ class TestErrors:
         caught = await self._caught(describe_error(EnqueueError("queue_not_found", "Queue 'x' not found", "f")))
         assert isinstance(caught, EnqueueError)
         assert caught.reason == "queue_not_found"
+
+    async def test_an_error_of_the_functions_host_keeps_its_code_and_names_the_function(self) -> None:
+        caught = await self._caught(describe_error(StoreError("slow down", code="store_throttled")))
+        assert (caught.code, caught.message, caught.function_id) == ("store_throttled", "slow down", "orders::ship")
 
     async def test_a_function_that_somebody_found_busy_was_not_started(self) -> None:
         error = InvocationError("function_busy", "busy", "orders::ship")

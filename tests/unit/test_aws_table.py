@@ -155,6 +155,11 @@ class TestClients:
         assert config.retries == {"mode": "standard", "total_max_attempts": 1}
         assert clients.invoking(timedelta(seconds=seconds)) is client
 
+    def test_a_start_is_waited_for_a_minute_and_never_sent_twice(self) -> None:
+        config: Any = fake_clients().starting().meta.config
+        assert config.read_timeout == 60
+        assert config.retries == {"mode": "standard", "total_max_attempts": 1}
+
     def test_a_websocket_api_has_a_client_of_its_own(self) -> None:
         clients = fake_clients()
         one = clients.websocket("https://a.example/prod")

@@ -22,7 +22,7 @@ from iii_runtime import (
 from iii_runtime.adapters.threads import ThreadExecutor
 from iii_runtime.core.call import Call, call_from_json, call_to_json
 from iii_runtime.core.config import Config, QueueConfig
-from iii_runtime.core.errors import FunctionBusyError, RemoteHandlerError
+from iii_runtime.core.errors import FunctionBusyError, RemoteHandlerError, StoreError
 from iii_runtime.core.message import TOPIC_FUNCTION, decode_envelope
 from iii_runtime.core.payload import Json, PayloadError
 from iii_runtime.core.trigger_request import parse_trigger_request
@@ -147,6 +147,14 @@ async def test_a_busy_function_is_told_apart_from_a_failed_one() -> None:
     with pytest.raises(InvocationError) as busy:
         await host.trigger("a::there")
     assert busy.value.code == "function_busy"
+
+
+async def test_a_store_that_keeps_a_function_from_its_call_is_told_by_its_own_code() -> None:
+    host = Deployed()
+    host.elsewhere.failure = StoreError("slow down", code="store_throttled")
+    with pytest.raises(InvocationError, match="slow down") as caught:
+        await host.trigger("a::there")
+    assert (caught.value.code, caught.value.function_id) == ("store_throttled", "a::there")
 
 
 async def test_a_message_for_a_busy_function_comes_back_without_having_been_attempted() -> None:

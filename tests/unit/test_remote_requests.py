@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iii_runtime.core.call import Call
+from iii_runtime.core.errors import InvocationError, RemoteHandlerError, StoreError
 from iii_runtime.core.message import BlobLink
-from iii_runtime.core.payload import PayloadError
+from iii_runtime.core.payload import PayloadError, PayloadTooLargeError
 from iii_runtime.core.remote import (
     Answer,
     RemoteCall,
@@ -21,11 +22,13 @@ from iii_runtime.core.remote import (
     RemoteTrigger,
     decode_answer,
     decode_request,
+    describe_error,
     encode_answer,
     encode_request,
     error_of,
     is_request,
 )
+from iii_runtime.engine.cron import CronBusyError
 
 LINK = BlobLink(key="k", size=3, sha256="h")
 CALL = Call(function_id="a::b", payload=[1, None, "é"], timeout=timedelta(milliseconds=1500), metadata={"m": 1})
@@ -103,6 +106,27 @@ def test_no_answer_breaks_its_reader(body: Any) -> None:
         decode_answer(body)
     except PayloadError:
         return
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (StoreError("no room", code="store_full"), "store_full"),
+        (PayloadTooLargeError("too large"), "payload_too_large"),
+        (CronBusyError("it is running"), "cron_busy"),
+        (ValueError("a defect"), "invocation_failed"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_error_of_the_runtime_keeps_its_code_and_any_other_has_that_of_a_failure(
+    error: Exception, code: str
+) -> None:
+    """Also where nobody has made an error of a call out of it."""
+    told = error_of(json.loads(json.dumps(describe_error(error))))
+    assert isinstance(told, InvocationError)
+    assert (told.code, told.message) == (code, str(error))
+    assert isinstance(told.__cause__, RemoteHandlerError)
+    assert told.__cause__.type_name == type(error).__name__
 
 
 MEMBERS = [

@@ -118,6 +118,11 @@ def test_an_error_frame_names_the_subscription_where_it_is_known() -> None:
     assert json.loads(render_error(FrameError("no", "s1")))["subscriptionId"] == "s1"
 
 
+def test_an_error_frame_says_why_a_frame_that_could_be_read_is_refused() -> None:
+    refused = json.loads(render_error(FrameError("busy", "s1", code="group_too_busy")))
+    assert refused == {"type": "error", "code": "group_too_busy", "message": "busy", "subscriptionId": "s1"}
+
+
 @pytest.mark.parametrize(
     ("place", "group_sees_it", "item_sees_it"),
     [

@@ -31,6 +31,25 @@ SHORT = timedelta(milliseconds=20)
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 
 
+class Endless:
+    """An asynchronous body that never ends by itself.
+
+    Attributes:
+        started: Set when it begins.
+        cancelled: Set when it is cancelled.
+    """
+
+    def __init__(self) -> None:
+        self.started, self.cancelled = threading.Event(), threading.Event()
+
+    async def __call__(self) -> None:
+        self.started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.cancelled.set()
+
+
 @pytest.fixture
 def executor() -> Iterator[ThreadExecutor]:
     executor = ThreadExecutor()
@@ -185,35 +204,20 @@ async def test_a_synchronous_body_beyond_its_deadline_is_abandoned_and_its_outco
 
 
 async def test_an_asynchronous_body_beyond_its_deadline_is_cancelled(executor: ThreadExecutor) -> None:
-    cancelled = threading.Event()
-
-    async def body() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-
+    body = Endless()
     with pytest.raises(DeadlineExceededError):
         await executor.run(body, is_async=True, timeout=SHORT)
-    assert await asyncio.to_thread(cancelled.wait, 10)
+    assert await asyncio.to_thread(body.cancelled.wait, 10)
 
 
 async def test_a_caller_that_is_cancelled_takes_its_asynchronous_body_with_it(executor: ThreadExecutor) -> None:
-    started, cancelled = threading.Event(), threading.Event()
-
-    async def body() -> None:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-
+    body = Endless()
     caller = asyncio.create_task(executor.run(body, is_async=True, timeout=LONG))
-    assert await asyncio.to_thread(started.wait, 10)
+    assert await asyncio.to_thread(body.started.wait, 10)
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):
         await caller
-    assert await asyncio.to_thread(cancelled.wait, 10)
+    assert await asyncio.to_thread(body.cancelled.wait, 10)
 
 
 async def test_an_asynchronous_body_that_never_yields_holds_up_its_like_only(executor: ThreadExecutor) -> None:
@@ -317,21 +321,13 @@ async def test_many_short_bodies_lose_nothing(executor: ThreadExecutor) -> None:
 
 async def test_closing_cancels_asynchronous_bodies_and_lets_idle_threads_end() -> None:
     executor = ThreadExecutor()
-    started, cancelled = threading.Event(), threading.Event()
-
-    async def body() -> None:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-
+    body = Endless()
     idle = await executor.run(threading.current_thread, is_async=False, timeout=LONG)
     running = asyncio.create_task(executor.run(body, is_async=True, timeout=LONG))
-    assert await asyncio.to_thread(started.wait, 10)
+    assert await asyncio.to_thread(body.started.wait, 10)
     executor.close()
     executor.close()
-    assert cancelled.is_set()
+    assert body.cancelled.is_set()
     with pytest.raises(HandlerExitError, match="was cancelled"):
         await running
     await asyncio.to_thread(idle.join, 5)

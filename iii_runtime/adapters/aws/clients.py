@@ -139,6 +139,10 @@ class Clients:
                 self._invoking[minutes] = self._lambda(_INVOKING.merge(Config(read_timeout=60 * minutes)))
             return self._invoking[minutes]
 
+    def starting(self) -> LambdaClient:
+        """Return a Lambda client for an invoke that is answered as soon as it is accepted. It waits for a minute."""
+        return self.invoking(timedelta(0))
+
     @cached_property
     def events(self) -> BaseClient:
         """EventBridge."""

@@ -106,7 +106,12 @@ class Documents:
         return await self._write_over(key, await self._table.get(key.pk, key.sk), ops, stamp)
 
     async def _set_members(self, key: DocumentKey, ops: Sequence[Json], sets: Sequence[SetOp], stamp: Item) -> Written:
-        """Set members without reading the document, if it is one in which DynamoDB can."""
+        """Set members without reading the document, if it is one in which DynamoDB can.
+
+        Where the document, or an object on a path, is missing, a second request makes it. One alone cannot: the paths
+        of an update expression must not overlap, so it either creates an object or sets a member of one, and which of
+        both is needed is not known before. The refusal has the item with it, so nothing is read in between.
+        """
         change, condition = set_expressions(sets)
         try:
             old = await self._table.update(key.pk, key.sk, _stamped(change, stamp), condition=condition)

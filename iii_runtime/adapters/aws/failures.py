@@ -21,7 +21,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal, TypeAlias, TypeVar
+from typing import TypeVar
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -37,12 +37,11 @@ from botocore.exceptions import (
 )
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
+from iii_runtime.adapters.aws.error_codes import TRANSACTION_CONFLICTS, FailureKind, sorted_code
 from iii_runtime.core.errors import StoreError
 from iii_runtime.ports.clock import Clock
 
 T = TypeVar("T")
-
-FailureKind: TypeAlias = Literal["retryable", "conflict", "permanent"]
 
 ATTEMPTS = 6
 PATIENCE = timedelta(seconds=5)
@@ -71,7 +70,7 @@ class Failure:
     @property
     def is_transient(self) -> bool:
         """Whether the same request may be accepted a moment later."""
-        return self.kind == "retryable" or self.aws_code in _TRANSACTION_CONFLICTS
+        return self.kind == "retryable" or self.aws_code in TRANSACTION_CONFLICTS
 
     @property
     def is_uncertain(self) -> bool:
@@ -166,7 +165,7 @@ def _of_response(error: ClientError) -> Failure:
     if code == "TransactionCanceledException":
         reasons: Sequence[Mapping[str, object]] = error.response.get("CancellationReasons", [])
         code, text = _reason_that_counts(reasons, text)
-    kind, store_code = _sorted(code, text, status)
+    kind, store_code = sorted_code(code, text, status)
     return Failure(kind=kind, code=store_code, message=f"{error.operation_name}: {code}: {text}", aws_code=code)
 
 
@@ -180,27 +179,10 @@ def _reason_that_counts(reasons: Sequence[Mapping[str, object]], text: str) -> t
 
 
 def _weight(reason: tuple[str, str]) -> int:
-    kind, _ = _sorted(*reason, 0)
+    kind, _ = sorted_code(*reason, 0)
     if kind == "conflict":
-        return 3 if reason[0] in _TRANSACTION_CONFLICTS else 2
+        return 3 if reason[0] in TRANSACTION_CONFLICTS else 2
     return 0 if kind == "permanent" else 1
-
-
-def _sorted(code: str, text: str, status: int) -> tuple[FailureKind, str]:
-    if code in _CONDITIONS or code in _TRANSACTION_CONFLICTS:
-        return "conflict", "store_conflict"
-    if code in _LATER:
-        return "permanent", "store_throttled"
-    if code in _THROTTLES or status == 429:
-        return "retryable", "store_throttled"
-    if code in _TOO_LARGE or any(words in text for words in _TOO_LARGE_WORDS):
-        return "permanent", "store_item_too_large"
-    if code in _DENIED or status in {401, 403}:
-        return "permanent", "store_denied"
-    if code in _MISSING or status == 404:
-        return "permanent", "store_missing"
-    is_passing = code in _PASSING or status >= 500
-    return "retryable" if is_passing else "permanent", "store_unavailable"
 
 
 def _short(code: str) -> str:
@@ -215,103 +197,6 @@ _NO_CREDENTIALS = (
     CredentialRetrievalError,
     TokenRetrievalError,
     UnauthorizedSSOTokenError,
-)
-
-_CONDITIONS = frozenset({"ConditionalCheckFailedException", "ConditionalCheckFailed"})
-_TRANSACTION_CONFLICTS = frozenset({"TransactionConflictException", "TransactionConflict"})
-_THROTTLES = frozenset(
-    {
-        "BandwidthLimitExceeded",
-        "EC2ThrottledException",
-        "KmsThrottled",
-        "LimitExceededException",
-        "OverLimit",
-        "PriorRequestNotComplete",
-        "ProvisionedThroughputExceeded",
-        "ProvisionedThroughputExceededException",
-        "ReplicatedWriteConflictException",
-        "RequestLimitExceeded",
-        "RequestThrottled",
-        "RequestThrottledException",
-        "SlowDown",
-        "Throttled",
-        "ThrottledException",
-        "Throttling",
-        "ThrottlingError",
-        "ThrottlingException",
-        "TooManyRequestsException",
-    }
-)
-_LATER = frozenset({"PurgeQueueInProgress"})
-"""Refused for so long that no repetition waits for it."""
-
-_PASSING = frozenset(
-    {
-        "InternalError",
-        "InternalFailure",
-        "InternalServerError",
-        "RequestTimeout",
-        "RequestTimeoutException",
-        "ServiceUnavailable",
-        "TransactionInProgressException",
-    }
-)
-_DENIED = frozenset(
-    {
-        "AccessDenied",
-        "AccessDeniedException",
-        "AuthorizationError",
-        "AuthorizationErrorException",
-        "ExpiredToken",
-        "ExpiredTokenException",
-        "IncompleteSignature",
-        "InvalidAccessKeyId",
-        "InvalidClientTokenId",
-        "InvalidSignatureException",
-        "InvalidToken",
-        "KmsAccessDenied",
-        "MissingAuthenticationToken",
-        "MissingAuthenticationTokenException",
-        "NotAuthorized",
-        "RequestExpired",
-        "SignatureDoesNotMatch",
-        "TokenRefreshRequired",
-        "UnrecognizedClientException",
-    }
-)
-_MISSING = frozenset(
-    {
-        "GoneException",
-        "NoSuchBucket",
-        "NoSuchKey",
-        "NonExistentQueue",
-        "NotFound",
-        "NotFoundException",
-        "QueueDoesNotExist",
-        "ResourceNotFoundException",
-        "TableNotFoundException",
-    }
-)
-_TOO_LARGE = frozenset(
-    {
-        "BatchRequestTooLong",
-        "EntityTooLarge",
-        "ItemCollectionSizeLimitExceeded",
-        "ItemCollectionSizeLimitExceededException",
-        "PayloadTooLargeException",
-        "RequestEntityTooLargeException",
-        "RequestTooLargeException",
-    }
-)
-_TOO_LARGE_WORDS = (
-    "Item size has exceeded",  # DynamoDB, writing an item
-    "Item size to update has exceeded",
-    "the item has exceeded the maximum allowed size",  # in a transaction
-    "Size of hashkey has exceeded",
-    "Aggregated size of all range keys has exceeded",
-    "Size of rangekey has exceeded",
-    "Message must be shorter than",  # SQS
-    "Message too long",  # SNS
 )
 
 _REMEDIES = {

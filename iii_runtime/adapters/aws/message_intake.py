@@ -48,6 +48,7 @@ class ReceivedRecord:
         group: `MessageGroupId`, None on a standard queue.
         sent_ms: `SentTimestamp`.
         received_ms: When it was received, or earlier: SQS counts the 12 hours of a visibility from there.
+        waited: How long before it was handed over here it had been received; None if nobody knows.
     """
 
     message_id: str
@@ -57,6 +58,7 @@ class ReceivedRecord:
     group: str | None
     sent_ms: int
     received_ms: int
+    waited: timedelta | None = None
 
 
 class MessageIntake:

@@ -12,12 +12,13 @@ from datetime import timedelta
 
 from iii_runtime.adapters.aws.clients import Clients
 from iii_runtime.adapters.aws.deaths import Deaths
-from iii_runtime.adapters.aws.dedupe_ids import DedupeIds, Reservation, body_under
+from iii_runtime.adapters.aws.dedupe_ids import DedupeIds
 from iii_runtime.adapters.aws.failures import ServiceError, with_retries
 from iii_runtime.adapters.aws.letter_index import LetterIndex
 from iii_runtime.adapters.aws.message_intake import MessageIntake, ReceivedRecord
 from iii_runtime.adapters.aws.message_item import MessageItems
-from iii_runtime.adapters.aws.message_sender import MessageSender, Post, deduplication_id, sqs_word
+from iii_runtime.adapters.aws.message_posting import MessagePosting
+from iii_runtime.adapters.aws.message_sender import MessageSender
 from iii_runtime.adapters.aws.queue_counts import count_messages
 from iii_runtime.adapters.aws.receipts import Receipts, Receive
 from iii_runtime.adapters.aws.table import Table
@@ -85,9 +86,9 @@ class SqsMessageQueue:
         self._receipts = Receipts(clients, clock, deletes=deletes)
         self.settled = self._receipts.settled
         self._items = MessageItems(table, clock)
-        self._sender = MessageSender(clients, clock)
-        self._dedupe = DedupeIds(table, clock)
-        self._deaths = Deaths(self._items, self._sender, blobs, deployment, clock, ids)
+        sender = MessageSender(clients, clock)
+        self._posting = MessagePosting(deployment, sender, DedupeIds(table, clock))
+        self._deaths = Deaths(self._items, sender, blobs, deployment, clock, ids)
         self._letters = LetterIndex(clients, table, clock)
         self._intake = MessageIntake(
             clients, deployment, blobs, clock, items=self._items, deaths=self._deaths, receipts=self._receipts
@@ -109,28 +110,7 @@ class SqsMessageQueue:
         Raises:
             StoreError: See `failures`. Any of the messages may have been accepted.
         """
-        posts: dict[str, list[Post]] = {}
-        reserved: dict[tuple[str, str, str], Reservation] = {}
-        unsent: list[Reservation] = []
-        receipts: list[str] = []
-        for queue, message in messages:
-            receipt, is_sent = message.receipt, False
-            if message.dedupe_id is not None:
-                name = (queue.name, message.function_id, message.dedupe_id)
-                is_sent = name in reserved
-                if not is_sent:
-                    reserved[name] = await self._dedupe.reserve(queue.name, message)
-                    is_sent = reserved[name].is_sent
-                    unsent += [] if is_sent else [reserved[name]]
-                receipt = reserved[name].receipt
-            receipts.append(receipt)
-            if not is_sent:
-                posts.setdefault(self._url_of(queue), []).append(_post(queue, message, receipt))
-        for url, waiting in posts.items():
-            await self._sender.send(url, waiting)
-        for reservation in unsent:
-            await self._confirm(reservation)
-        return receipts
+        return await self._posting.send_all(messages)
 
     async def receive(self, queue: QueueSpec, limit: int, lease: timedelta) -> list[Delivery]:
         """Receive up to `limit` messages, each under a visibility time-out of `lease`. Does not wait for any.
@@ -273,7 +253,7 @@ class SqsMessageQueue:
         return counts.visible + counts.delayed
 
     async def queue_names(self) -> list[str]:
-        """Return the sorted names of the app's queues, also of the empty ones."""
+        """Return the sorted names of the app's queues, also of the empty ones. Asks nobody."""
         return sorted(self._queues())
 
     async def _end(self, delivery: Delivery, dead: MessageItem | None, letter: str | None = None) -> None:
@@ -282,14 +262,6 @@ class SqsMessageQueue:
         if dead is not None:
             await self._deaths.put(queue, delivery.receipt, dead, letter)
         await self.acknowledge(delivery)
-
-    async def _confirm(self, reservation: Reservation) -> None:
-        try:
-            await self._dedupe.confirm(reservation)
-        except StoreError as error:
-            # The message is accepted. A repetition with the same id is sent too, under the same receipt.
-            fields = {"message_receipt_id": reservation.receipt, "error": error.message}
-            _log.warning("sent, could not confirm the dedupe_id", extra={"iii": fields})
 
     def _spec(self, queue_name: str) -> QueueSpec:
         queue = self._queues().get(queue_name)
@@ -302,12 +274,3 @@ class SqsMessageQueue:
 
     def _url_of(self, queue: QueueSpec) -> str:
         return self._deployment.queue_url(self._deployment.queue_name(queue))
-
-
-def _post(queue: QueueSpec, message: OutgoingMessage, receipt: str) -> Post:
-    return Post(
-        body=body_under(message, receipt),
-        delay_s=-(-message.delay_ms // 1000),
-        group=sqs_word(message.group or receipt) if queue.is_ordered else None,
-        deduplication_id=deduplication_id(receipt, 0) if queue.is_ordered else None,
-    )

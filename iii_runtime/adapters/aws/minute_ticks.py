@@ -71,7 +71,7 @@ class MinuteTicks:
         name = self._deployment.function_name(function_id)
         payload = json.dumps(encode_request(tick)).encode("ascii")
         await with_retries(
-            lambda: self._clients.lambda_.invoke(FunctionName=name, InvocationType="Event", Payload=payload),
+            lambda: self._clients.starting().invoke(FunctionName=name, InvocationType="Event", Payload=payload),
             clock=self._clock,
             where=f"Lambda {name}",
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from iii_runtime.adapters.aws.clients import Clients
@@ -16,6 +16,7 @@ from iii_runtime.adapters.aws.deaths import Deaths
 from iii_runtime.adapters.aws.failures import with_retries
 from iii_runtime.adapters.aws.letter_index import LetterIndex
 from iii_runtime.adapters.aws.linked_text import linked_text
+from iii_runtime.adapters.aws.look_schedule import LookSchedule
 from iii_runtime.adapters.aws.message_item import MessageItems
 from iii_runtime.adapters.aws.message_sender import MessageSender
 from iii_runtime.adapters.aws.queue_counts import count_messages
@@ -40,13 +41,6 @@ HOLD = timedelta(seconds=60)
 
 LIMIT = timedelta(seconds=20)
 """How long one queue is looked through at most."""
-
-AGAIN = timedelta(minutes=15)
-"""When a queue that holds letters, or whose difference has stayed, is looked through again.
-
-SQS forgets a letter earlier than its item goes, so a difference may stay; and such a letter beside one that SQS has
-moved by itself makes no difference.
-"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,16 +118,14 @@ class Reconciler:
         self._deaths = Deaths(self._items, MessageSender(clients, clock), blobs, deployment, clock, ids)
         self._receipts = Receipts(clients, clock, deletes=True)
         self._index = LetterIndex(clients, table, clock)
-        self._differing: set[str] = set()
-        self._looked_into: dict[str, tuple[int, int]] = {}
-        self._looked_at: dict[str, datetime] = {}
+        self._schedule = LookSchedule()
 
     async def sweep(self, queues: Iterable[QueueSpec]) -> dict[str, Reconciled]:
         """Reconcile the queues whose list and dead-letter queue differ now and at the last sweep; return what was done.
 
         A difference that is there once is most often a letter on its way. One queue in each sweep is looked through
-        because the last time was `AGAIN` ago: counts that agree may hide a message that SQS has moved by itself. Called
-        each minute by one host.
+        because the last time was long ago, see `look_schedule`: counts that agree may hide a message that SQS has moved
+        by itself. Called each minute by one host.
 
         Raises:
             StoreError: See `failures`.
@@ -143,32 +135,12 @@ class Reconciler:
         for queue in queues:
             counts = await count_messages(self._clients, self._url(queue), self._clock)
             sent, listed = counts.visible + counts.delayed + counts.in_flight, await self._index.count(queue.name)
-            is_news, is_old = self._is_news(queue.name, sent, listed), self._is_old(queue.name, sent, listed)
-            if is_news or (is_old and may_be_old):
-                may_be_old = may_be_old and is_news
-                self._looked_at[queue.name] = self._clock.now()
+            reason = self._schedule.reason(queue.name, sent, listed, self._clock.now())
+            if reason == "news" or (reason == "age" and may_be_old):
+                may_be_old = may_be_old and reason == "news"
+                self._schedule.looked(queue.name, self._clock.now())
                 done[queue.name] = await self.reconcile(queue)
         return done
-
-    def _is_news(self, name: str, sent: int, listed: int) -> bool:
-        """Return whether a queue differs for the second time, and otherwise than when it was looked into for that."""
-        if sent == listed:
-            self._differing.discard(name)
-            self._looked_into.pop(name, None)  # a difference from now on is another one
-            return False
-        if name not in self._differing:
-            self._differing.add(name)
-            return False
-        is_news = self._looked_into.get(name) != (sent, listed)
-        self._looked_into[name] = (sent, listed)
-        return is_news
-
-    def _is_old(self, name: str, sent: int, listed: int) -> bool:
-        """Return whether the last look was long ago. Before the first one, time counts from the first sweep."""
-        now = self._clock.now()
-        if sent == listed == 0:
-            self._looked_at[name] = now
-        return now >= self._looked_at.setdefault(name, now) + AGAIN
 
     async def reconcile(self, queue: QueueSpec) -> Reconciled:
         """Look through the dead-letter queue of `queue`, until it is empty or `LIMIT` has passed.

@@ -101,6 +101,9 @@ class LambdaFunctions:
             return await unpack_answer(answer, self._blobs)
         except PayloadError as error:
             raise InvocationError("invocation_failed", error.message, call.function_id) from error
+        except InvocationError as error:
+            error.function_id = error.function_id or call.function_id  # an error of its host names none
+            raise
 
     async def start(self, call: Call) -> None:
         """Start the function in its Lambda and do not wait for it. It runs at most once.
@@ -111,7 +114,7 @@ class LambdaFunctions:
         name = self._deployment.function_name(call.function_id)
         try:
             payload = await pack_call(call, self._blobs, self._ids, limit=EVENT_LIMIT)
-            self._clients.lambda_.invoke(FunctionName=name, InvocationType="Event", Payload=payload.encode("ascii"))
+            self._clients.starting().invoke(FunctionName=name, InvocationType="Event", Payload=payload.encode("ascii"))
         except (BotoCoreError, ClientError) as error:
             message = f"function '{call.function_id}' was not started: {classify(error).message}"
             raise InvocationError("invocation_failed", message, call.function_id) from error

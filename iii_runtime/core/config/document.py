@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from iii_runtime.core.config.problem import ConfigProblem
+from iii_runtime.core.frozen import frozen
 
 KeyPath = tuple[str | int, ...]
 """Keys of mappings and indices of lists, from the root."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Document:
     """One YAML document.
 

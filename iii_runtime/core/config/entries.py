@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 
 from iii_runtime.core.config.document import KeyPath
 from iii_runtime.core.config.findings import Findings
+from iii_runtime.core.frozen import frozen
 
 CLASSES: Mapping[str, str] = {
     "modules::api::RestApiModule": "http",
@@ -30,7 +30,7 @@ WITHOUT_EFFECT = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Entry:
     """A section of the file that means something here.
 

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from iii_runtime.core.config.document import Document, DocumentReader, KeyPath, render_key
 from iii_runtime.core.config.problem import ConfigError, ConfigProblem
+from iii_runtime.core.frozen import frozen
 
 _REFERENCE = re.compile(r"\$\{(?:([^}\r\n]*)\}|[A-Za-z0-9_]*)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UNFIT = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Reference:
     """One `${...}` in the text.
 
@@ -41,7 +42,7 @@ class Reference:
     fault: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Expansion:
     """The document with the environment in it.
 

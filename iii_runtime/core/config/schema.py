@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -20,6 +20,7 @@ from iii_runtime.core.config.values import (
     StreamConfig,
     TopicDefaults,
 )
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.function_options import MAX_MEMORY_MB, MIN_MEMORY_MB
 from iii_runtime.core.triggers import HttpAuth
 
@@ -40,7 +41,7 @@ APP_RULE = r"[a-z][a-z0-9-]{0,23}"
 STAGE_RULE = r"[a-z][a-z0-9]{1,11}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoEffect:
     """Marks a key that is accepted, checked, and means nothing here."""
 
@@ -248,7 +249,7 @@ class LocalAdapter(Section):
     """Adapter without settings."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SectionKind:
     """A section that means something here.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from iii_runtime.core.config.problem import render_at
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.queue import DEFAULT_QUEUE
 from iii_runtime.core.triggers import HttpAuth
 
@@ -18,7 +19,7 @@ StreamAuth: TypeAlias = Literal["iam", "ticket", "none"]
 Architecture: TypeAlias = Literal["arm64", "x86_64"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CorsConfig:
     """Which browser pages may call the HTTP routes.
 
@@ -31,7 +32,7 @@ class CorsConfig:
     allowed_methods: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class JwtConfig:
     """Whose tokens an http route takes.
 
@@ -44,7 +45,7 @@ class JwtConfig:
     audience: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class HttpConfig:
     """The HTTP server.
 
@@ -69,7 +70,7 @@ class HttpConfig:
     line: int | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StreamConfig:
     """The WebSocket server for streams.
 
@@ -87,7 +88,7 @@ class StreamConfig:
     line: int | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StateConfig:
     """Keyed state.
 
@@ -100,7 +101,7 @@ class StateConfig:
     max_value_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class QueueConfig:
     """A named queue.
 
@@ -128,7 +129,7 @@ class QueueConfig:
         return max(self.max_retries, 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TopicDefaults:
     """What applies to a topic subscription that does not say otherwise.
 
@@ -145,7 +146,7 @@ class TopicDefaults:
     mode: Literal["concurrent", "fifo"] = "concurrent"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StageConfig:
     """How one stage is hosted on AWS.
 
@@ -174,7 +175,7 @@ class StageConfig:
     tracing: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class AwsConfig:
     """What is deployed under which name; our own addition to the file.
 
@@ -200,7 +201,7 @@ def is_production(stage_name: str) -> bool:
     return stage_name in {"prod", "production"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Notice:
     """Something in the file that has no effect here. The start goes on.
 
@@ -222,7 +223,7 @@ class Notice:
         return render_at(self.source, self.line, self.key, self.message)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Config:
     """A whole configuration. `Config()` is what runs without a file.
 

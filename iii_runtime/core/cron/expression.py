@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from iii_runtime.core.errors import IiiError
+from iii_runtime.core.frozen import frozen
 
 
 class CronError(IiiError):
@@ -13,7 +12,7 @@ class CronError(IiiError):
     code = "cron_invalid"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CronFields:
     """The values that each field of a cron expression allows, ascending and never empty.
 
@@ -86,7 +85,7 @@ def _count_message(expression: str, words: list[str]) -> str:
     return message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Field:
     name: str
     low: int
@@ -96,7 +95,7 @@ class _Field:
     is_day: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _FieldReader:
     """Reads one field's text; knows the whole expression for the sake of its errors."""
 

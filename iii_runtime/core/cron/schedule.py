@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Self
 from zoneinfo import ZoneInfo
 
 from iii_runtime.core.cron.expression import CronError, CronFields, parse_fields
+from iii_runtime.core.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CronSchedule:
     """A cron expression in a time zone, read once and known to fire.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from iii_runtime.core.frozen import frozen
 
 _CODECS = {
     "utf-8": "utf-8",
@@ -18,7 +19,7 @@ _CODECS = {
 _JSON_SUFFIX = re.compile(r"application/[^/\s]+\+json")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ContentType:
     """A content type, lower case.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.http.errors import HttpError, ResultInvalidError
 from iii_runtime.core.http.media import parse_content_type
 from iii_runtime.core.payload import Json, PayloadError, encode_json
@@ -22,7 +23,7 @@ _FRAMING = frozenset({"content-length", "transfer-encoding", "connection"})
 _STATUSES_WITHOUT_BODY = frozenset({204, 205, 304})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class HttpReply:
     """A finished answer. For HEAD the host leaves the body out.
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 from urllib.parse import unquote_to_bytes
 
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.http.errors import BadRequestError, RouteConflictError, RouteInvalidError
 
 TargetT = TypeVar("TargetT")
@@ -25,7 +25,7 @@ _PARAMETER = re.compile(r":([A-Za-z_][A-Za-z0-9_-]*)|\{([A-Za-z_][A-Za-z0-9_-]*)
 _STATIC = re.compile(r"[^\s{}*?#\x00-\x1f\x7f]+")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parameter:
     """A segment of a pattern that matches any text but the empty one."""
 
@@ -35,7 +35,7 @@ class Parameter:
 Segment: TypeAlias = str | Parameter
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Route(Generic[TargetT]):
     """One registered route. Make it with `parse_route`.
 
@@ -52,7 +52,7 @@ class Route(Generic[TargetT]):
     target: TargetT
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Matched(Generic[TargetT]):
     """The route of a request and the decoded values of its parameters."""
 
@@ -60,19 +60,19 @@ class Matched(Generic[TargetT]):
     path_params: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotFound:
     """No route has this path."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MethodNotAllowed:
     """The path has routes, none for this method. `allowed` is sorted, for the `Allow` header."""
 
     allowed: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Preflight:
     """An OPTIONS request for a path that has routes; the CORS rules answer it."""
 

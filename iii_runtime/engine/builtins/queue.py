@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from iii_runtime.core.errors import InvocationError
 from iii_runtime.core.invocation import Invocation
@@ -16,8 +17,10 @@ from iii_runtime.engine.builtins.payload import Fields, failing_as
 from iii_runtime.engine.builtins.state import Builtin
 from iii_runtime.engine.stores import Stores
 from iii_runtime.plan.queues import TOPIC_PREFIX
-from iii_runtime.ports.dead_letter import DeadLetter
-from iii_runtime.ports.message_queue import QueueDepth
+
+if TYPE_CHECKING:  # few functions ask for letters and depths
+    from iii_runtime.ports.dead_letter import DeadLetter
+    from iii_runtime.ports.message_queue import QueueDepth
 
 _MOST = 1_000_000
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
 from typing import cast
@@ -28,6 +27,7 @@ from iii_runtime.adapters.aws.records import changes_of
 from iii_runtime.adapters.aws.table import Table
 from iii_runtime.core.change import Change
 from iii_runtime.core.errors import IiiError, StoreError
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.payload import Json, PayloadError
 from iii_runtime.engine.feed_delivery import FeedDelivery, FeedRecord
 from iii_runtime.engine.stream_push import StreamPush
@@ -50,7 +50,7 @@ _UNREADABLE = frozenset({"store_corrupt", "blob_missing"})
 """Errors of a store that no repetition mends."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StreamRecord:
     """A record of the table's stream.
 

@@ -16,8 +16,13 @@ from iii_runtime.engine.app import App
 from iii_runtime.hosts.aws_lambda.context import LambdaContext, remaining, time_for_functions
 from iii_runtime.hosts.aws_lambda.sandbox import Sandbox
 from iii_runtime.hosts.aws_lambda.sqs_event import queue_called, read_sqs_event
+from iii_runtime.plan.limits import DISPATCH_MARGIN
 
 _log = logging.getLogger("iii_runtime.queue")
+
+ON_TIME = DISPATCH_MARGIN / 2
+"""How long after its receive a message may arrive so that its visibility surely outlasts the invocation."""
+
 _LAST = timedelta(milliseconds=300)
 """Kept from the store that does not take an outcome, so that the outcomes of the other messages reach SQS."""
 
@@ -66,7 +71,7 @@ class QueueBatch:
         try:
             async with asyncio.timeout((remaining(self._context) - _LAST).total_seconds()):
                 delivery = await self._queue.take(spec, record)
-                if delivery is not None:
+                if delivery is not None and await self._holds(spec, record):
                     await self._runtime.deliverer.deliver(spec, delivery)
         except StoreError as error:
             fields |= {"code": error.code, "error": error.message}
@@ -75,6 +80,22 @@ class QueueBatch:
             _log.error("its outcome could not be stored in time; it comes back", extra={"iii": fields})
         except Exception:  # noqa: BLE001 - whatever it is, what is done of the other messages has to reach SQS
             _log.exception("delivery failed; it comes back", extra={"iii": fields})
+
+    async def _holds(self, spec: QueueSpec, record: ReceivedRecord) -> bool:
+        """Return whether nobody else receives the message while this invocation may run; else it is not to be run.
+
+        Its visibility outlasts an invocation that begins when it is received. One that Lambda has throttled begins
+        later: then the visibility is renewed, which SQS refuses if it has ended meanwhile.
+        """
+        if not may_end_early(spec, record):
+            return True
+        url = self._deployment.queue_url(self._deployment.queue_name(spec))
+        lease = remaining(self._context) + DISPATCH_MARGIN
+        if await self._receipts.hide(url, record.handle, lease, record.received_ms):
+            return True
+        fields = {"queue": spec.name, "message_id": record.message_id}
+        _log.warning("not run: it arrived when its visibility had ended; it comes back", extra={"iii": fields})
+        return False
 
     async def _return(self, spec: QueueSpec, record: ReceivedRecord, *, reason: str) -> None:
         fields = {"queue": spec.name, "message_id": record.message_id, "reason": reason}
@@ -85,6 +106,15 @@ class QueueBatch:
         except StoreError as error:
             fields |= {"code": error.code, "error": error.message}
             _log.warning("returned untouched; it comes back later, not at once", extra={"iii": fields})
+
+
+def may_end_early(spec: QueueSpec, record: ReceivedRecord) -> bool:
+    """Return whether the visibility of a message may end before the invocation that it was handed to.
+
+    Only of a first receive it is known when it was. A later one counts as late where two runs at once break more than
+    at-least-once allows: on an ordered queue, which runs one message of a group at a time.
+    """
+    return spec.is_ordered if record.waited is None else record.waited > ON_TIME
 
 
 def longest_run(app: App, spec: QueueSpec) -> timedelta:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from datetime import timedelta
 from typing import TypeGuard, cast
 
 from iii_runtime.adapters.aws.message_queue import ReceivedRecord
 from iii_runtime.core.errors import HostError
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.members import optional, text
 from iii_runtime.core.queue import QueueSpec
 from iii_runtime.hosts.unknown_event import EventUnknownError
 from iii_runtime.plan.names import Deployment
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SqsEvent:
     """Messages of one queue.
 
@@ -78,12 +79,16 @@ def _record(record: Mapping[str, object], now_ms: int) -> ReceivedRecord:
     attributes = record["attributes"]
     if not isinstance(attributes, Mapping):
         raise TypeError("member 'attributes' is not an object")
+    receives = int(text(attributes, "ApproximateReceiveCount"))
+    first = optional(attributes, "ApproximateFirstReceiveTimestamp", str) if receives <= 1 else None
+    received_ms = now_ms if first is None else min(int(first), now_ms)
     return ReceivedRecord(
         message_id=text(record, "messageId"),
         handle=text(record, "receiptHandle"),
         body=text(record, "body"),
-        receives=int(text(attributes, "ApproximateReceiveCount")),
+        receives=receives,
         group=optional(attributes, "MessageGroupId", str),
         sent_ms=int(text(attributes, "SentTimestamp")),
-        received_ms=now_ms,
+        received_ms=received_ms,
+        waited=None if first is None else timedelta(milliseconds=now_ms - received_ms),
     )

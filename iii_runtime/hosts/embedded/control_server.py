@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from typing import TypeAlias
 
 from aiohttp import web
@@ -16,7 +15,7 @@ from iii_runtime.core.errors import EnqueueError, IiiError, InvocationError
 from iii_runtime.core.http import HttpError, HttpReply
 from iii_runtime.core.payload import LARGE_BYTES, MAX_PAYLOAD_BYTES, Json, decode_json, render_json
 from iii_runtime.core.trigger_request import TriggerRequest, parse_trigger_request
-from iii_runtime.hosts.embedded.listener import Listener, to_response
+from iii_runtime.hosts.embedded.listener import Listener, ListeningServer, to_response
 from iii_runtime.hosts.embedded.origins import is_loopback_netloc
 from iii_runtime.hosts.embedded.request_body import BODY_TIMEOUT, read_body
 from iii_runtime.ports.clock import IdSource
@@ -26,7 +25,7 @@ CONTROL_PATH = "/call"
 ControlCall: TypeAlias = Callable[[TriggerRequest], Awaitable[Json]]
 
 
-class ControlServer:
+class ControlServer(ListeningServer):
     """Answers `POST /call` on a free loopback port.
 
     The body is a trigger request, `{function_id, payload, action?, timeout_ms?, metadata?}`; the answer
@@ -43,35 +42,7 @@ class ControlServer:
     def __init__(self, call: ControlCall, token: str, *, ids: IdSource | None = None) -> None:
         self._call = call
         self._authorization = f"Bearer {token}".encode()
-        self._listener = Listener(
-            self._answer,
-            host=LOOPBACK,
-            port=0,
-            setting=None,
-            ids=ids or Uuid4Source(),
-        )
-
-    @property
-    def port(self) -> int:
-        """The port that is bound; only after `start`."""
-        return self._listener.port
-
-    @property
-    def address(self) -> str:
-        """`127.0.0.1:port`; only after `start`."""
-        return self._listener.address
-
-    async def start(self) -> None:
-        """Listen.
-
-        Raises:
-            HostError: `host_invalid` or `listen_failed`.
-        """
-        await self._listener.start()
-
-    async def stop(self, grace: timedelta) -> None:
-        """Stop accepting, wait for active calls at most `grace`, and close."""
-        await self._listener.stop(grace)
+        super().__init__(Listener(self._answer, host=LOOPBACK, port=0, setting=None, ids=ids or Uuid4Source()))
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         refused = self._refused(request)

@@ -12,14 +12,14 @@ from iii_runtime.adapters.system import Uuid4Source
 from iii_runtime.core.http import HttpError, http_error_reply
 from iii_runtime.core.payload import MAX_PAYLOAD_BYTES
 from iii_runtime.engine.http_entry import HttpCall, HttpEntry
-from iii_runtime.hosts.embedded.listener import Listener, to_response
+from iii_runtime.hosts.embedded.listener import Listener, ListeningServer, to_response
 from iii_runtime.hosts.embedded.request_body import BODY_TIMEOUT, read_body
 from iii_runtime.ports.clock import IdSource
 
 _SETTING = "iii-http in iii-config.yaml"
 
 
-class HttpServer:
+class HttpServer(ListeningServer):
     """Serves the http triggers.
 
     A function that a request has started runs to its end, whether its client waits for it or not.
@@ -47,33 +47,7 @@ class HttpServer:
         self._ids = ids or Uuid4Source()
         self._body_limit_bytes = body_limit_bytes
         self._body_timeout = body_timeout
-        self._listener = Listener(self._answer, host=host, port=port, setting=_SETTING, ids=self._ids)
-
-    @property
-    def port(self) -> int:
-        """The port that is bound; only after `start`."""
-        return self._listener.port
-
-    @property
-    def address(self) -> str:
-        """`host:port` as bound; only after `start`."""
-        return self._listener.address
-
-    async def start(self) -> None:
-        """Listen.
-
-        Raises:
-            HostError: `port_in_use`, `port_forbidden`, `host_invalid` or `listen_failed`.
-        """
-        await self._listener.start()
-
-    async def stop_accepting(self) -> None:
-        """Accept no connections; requests on open ones get 503. Active requests go on."""
-        await self._listener.stop_accepting()
-
-    async def stop(self, grace: timedelta) -> None:
-        """Stop accepting, wait for active requests at most `grace`, answer the rest with 503 and close."""
-        await self._listener.stop(grace)
+        super().__init__(Listener(self._answer, host=host, port=port, setting=_SETTING, ids=self._ids))
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path, query = _target(request.raw_path)

@@ -169,6 +169,43 @@ class Listener:
         return self._socket_name
 
 
+class ListeningServer:
+    """A server of the host behind a listener: opens, drains and closes with it.
+
+    Args:
+        listener: Where it listens.
+    """
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    @property
+    def port(self) -> int:
+        """The port that is bound; only after `start`."""
+        return self._listener.port
+
+    @property
+    def address(self) -> str:
+        """`host:port` as bound, an IPv6 host in brackets; only after `start`."""
+        return self._listener.address
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            HostError: `port_in_use`, `port_forbidden`, `host_invalid` or `listen_failed`, with what to do.
+        """
+        await self._listener.start()
+
+    async def stop_accepting(self) -> None:
+        """Accept no connections; requests on open ones get 503. Active requests go on."""
+        await self._listener.stop_accepting()
+
+    async def stop(self, grace: timedelta) -> None:
+        """Stop accepting, wait for active requests at most `grace`, answer the rest with 503 and close."""
+        await self._listener.stop(grace)
+
+
 def to_response(reply: HttpReply, *, closes: bool = False) -> web.Response:
     """Return a reply as aiohttp sends it; `closes` ends the connection after it. The body of HEAD is left out there."""
     response = web.Response(status=reply.status, body=reply.body or None)

@@ -15,6 +15,7 @@ from iii_runtime.engine.runtime import Runtime
 from iii_runtime.hosts.embedded.control_server import ControlServer
 from iii_runtime.hosts.embedded.host_file import HostFile, RunningHost, new_token
 from iii_runtime.hosts.embedded.http_server import HttpServer
+from iii_runtime.hosts.embedded.listener import ListeningServer
 from iii_runtime.hosts.embedded.origins import origin_rule
 from iii_runtime.hosts.embedded.stream_hub import StreamHub
 from iii_runtime.hosts.embedded.stream_server import StreamServer
@@ -65,7 +66,7 @@ class Servers:
             ids=stores.ids,
         )
         self._control = ControlServer(runtime.trigger, self._token, ids=stores.ids)
-        self._started: list[HttpServer | StreamServer | ControlServer] = []
+        self._started: list[ListeningServer] = []
 
     @property
     def http_address(self) -> str:

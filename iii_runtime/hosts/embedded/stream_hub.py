@@ -134,7 +134,7 @@ class StreamHub:
         self.leave(client, subscription.subscription_id)
         if len(client.joined) >= self._limits.subscriptions:
             message = f"a connection has at most {self._limits.subscriptions} subscriptions; leave one first."
-            raise refusal("too_many_subscriptions", message, subscription.subscription_id)
+            raise FrameError(message, subscription.subscription_id, code="too_many_subscriptions")
         joined = Joined(subscription, self._limits)
         client.joined[subscription.subscription_id] = joined
         members = self._groups.setdefault((subscription.stream_name, subscription.group_id), {})
@@ -184,13 +184,6 @@ class StreamHub:
                 client.close(INTERNAL_ERROR, "a change is too large for a frame; read it with stream::get")
                 continue
             _give(client, matching, frame)
-
-
-def refusal(code: str, message: str, subscription_id: str | None) -> FrameError:
-    """Return the error that refuses a readable frame, for `render_error`."""
-    error = FrameError(message, subscription_id)
-    error.code = code
-    return error
 
 
 def _give(client: StreamClient, matching: Iterable[Joined], frame: str) -> None:

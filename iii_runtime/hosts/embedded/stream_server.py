@@ -23,14 +23,13 @@ from iii_runtime.core.stream_protocol import (
     render_error,
     render_sync,
 )
-from iii_runtime.hosts.embedded.listener import SERVER_NAME, Listener, to_response
+from iii_runtime.hosts.embedded.listener import SERVER_NAME, Listener, ListeningServer, to_response
 from iii_runtime.hosts.embedded.stream_hub import (
     INTERNAL_ERROR,
     TOO_SLOW,
     TRY_AGAIN_LATER,
     StreamClient,
     StreamHub,
-    refusal,
 )
 from iii_runtime.ports.clock import Clock, IdSource
 from iii_runtime.ports.stream_store import StreamStore
@@ -53,7 +52,7 @@ class StreamPatience:
     goodbye: timedelta = timedelta(seconds=5)
 
 
-class StreamServer:
+class StreamServer(ListeningServer):
     """Lets clients join groups and items of streams; see `StreamHub` for what they are guaranteed.
 
     The frames of one client are handled in order, the next one once most of the answers to the last one were taken.
@@ -90,31 +89,13 @@ class StreamServer:
         self._allowed_origins = allowed_origins
         self._ids = ids or Uuid4Source()
         self._patience = patience or StreamPatience()
-        self._listener = Listener(self._answer, host=host, port=port, setting=_SETTING, ids=self._ids)
-
-    @property
-    def port(self) -> int:
-        """The port that is bound; only after `start`."""
-        return self._listener.port
-
-    @property
-    def address(self) -> str:
-        """`host:port` as bound; only after `start`."""
-        return self._listener.address
-
-    async def start(self) -> None:
-        """Listen.
-
-        Raises:
-            HostError: `port_in_use`, `port_forbidden`, `host_invalid` or `listen_failed`.
-        """
-        await self._listener.start()
+        super().__init__(Listener(self._answer, host=host, port=port, setting=_SETTING, ids=self._ids))
 
     async def stop(self, grace: timedelta) -> None:
         """Stop accepting, close every connection with code 1001, wait for that at most `grace`."""
-        await self._listener.stop_accepting()
+        await self.stop_accepting()
         self._hub.close("the host is stopping")
-        await self._listener.stop(grace)
+        await super().stop(grace)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         refused = self._refused(request)
@@ -213,7 +194,7 @@ class StreamServer:
             sync = await self._sync(subscription)
         except IiiError as error:
             self._hub.leave(client, subscription.subscription_id)
-            raise refusal(error.code, error.message, subscription.subscription_id) from error
+            raise FrameError(error.message, subscription.subscription_id, code=error.code) from error
         self._hub.synced(client, subscription.subscription_id, sync)
 
     async def _sync(self, subscription: Subscription) -> str:
