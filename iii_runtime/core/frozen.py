@@ -1,8 +1,11 @@
 """Values that never change: `@frozen` is `@dataclass(frozen=True, slots=True)`, made in a quarter of the time.
 
-A dataclass writes the text of six methods for each class and compiles it. That is most of what this package costs at
-import, which every cold start of a Lambda pays. Here the constructor alone is made for the class, and the rest is
-shared by all of them.
+A dataclass writes the text of six methods for each class and compiles it. That was most of what this package cost at
+import, which every cold start of a Lambda pays. Here the constructor alone is made for the class, and the others are
+shared by all classes.
+
+It has a price: a field that is set is looked at first. Where a value of many fields is made for each message or call
+(`Call`, `Envelope`), it stays a dataclass.
 """
 
 from __future__ import annotations
