@@ -8,12 +8,16 @@ BIN := $(VENV)/bin
 # is half a gigabyte.
 HOST := $(VENV)/.installed-host
 INSTALLED := $(VENV)/.installed
+# The local emulator of AWS, in an environment of its own: nothing of ours is in it, so a fault of the bundle shows.
+EMULATOR := .venv-emulator
+EMULATED := $(EMULATOR)/.installed
+CDK := node_modules/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test check bundle synth clean
+.PHONY: help demo dev test e2e check bundle synth clean
 
 help: ## List these tasks
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(HOST) ## Watch the order pipeline at work; ends by itself
 	@$(BIN)/python scripts/demo.py
@@ -23,6 +27,9 @@ dev: $(HOST) ## Run the order pipeline on this machine until Ctrl-C; its data st
 
 test: $(INSTALLED) ## Run all tests
 	$(BIN)/python -m pytest
+
+e2e: $(INSTALLED) $(EMULATED) $(CDK) ## Deploy to a local emulator of AWS with the CDK, and drive what came of it
+	$(BIN)/python -m pytest tests/e2e --timeout 600 -p no:randomly
 
 check: $(INSTALLED) ## Check format, lint, types, layers and house rules
 	$(BIN)/ruff format --check
@@ -40,7 +47,7 @@ synth: bundle ## Synthesise the stacks of a stage into cdk.out: make synth STAGE
 	CDK_CONTEXT_JSON='{"stage": "$(STAGE)"}' $(BIN)/python app.py
 
 clean: ## Remove everything that was made here, except ./data
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build cdk.out node_modules dist *.egg-info
+	rm -rf $(VENV) $(EMULATOR) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build cdk.out node_modules dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(HOST): pyproject.toml constraints.txt
@@ -49,6 +56,16 @@ $(HOST): pyproject.toml constraints.txt
 $(INSTALLED): pyproject.toml constraints.txt
 	$(call install,dev,one to three minutes)
 	@touch $(HOST)
+
+$(EMULATED): tests/e2e/emulator-requirements.txt
+	@echo "installing the emulator into $(EMULATOR) (half a minute the first time)"
+	@test -x $(EMULATOR)/bin/python || $(PYTHON) -m venv $(EMULATOR)
+	@$(EMULATOR)/bin/python -m pip install -qq --disable-pip-version-check --requirement $<
+	@touch $@
+
+$(CDK): package.json package-lock.json
+	@npm ci --no-audit --no-fund --loglevel error
+	@touch $@
 
 # Installs an extra into the environment: $(call install,EXTRA,HOW LONG).
 define install
