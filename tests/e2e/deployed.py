@@ -17,8 +17,8 @@ import aiohttp
 from iii_runtime.engine.http_entry import HttpCall
 from iii_runtime.hosts.events import parse_event
 from tests.e2e.emulator import ROOT, Emulator
-from tests.e2e.patience import PATIENCE_S, eventually
 from tests.e2e.project import Project
+from tests.patience import PATIENCE_S, eventually
 
 STREAM = "order-progress"
 CATALOGUE = {"tea": {"name": "Tea, 100 g", "price": 450}, "mug": {"name": "Mug", "price": 1200}}

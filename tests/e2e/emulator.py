@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +20,7 @@ from urllib.request import urlopen
 import boto3
 from botocore.config import Config
 
-from tests.e2e.patience import eventually
+from tests.patience import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / ".venv-emulator"
@@ -112,7 +111,6 @@ class Emulator:
 
     def stop(self) -> None:
         """End it, and every process it has started, and remove what they have left."""
-        t0 = time.monotonic()
         process, self._process = self._process, None
         if process is not None:
             assert process.stdin is not None
@@ -121,9 +119,7 @@ class Emulator:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait(_GRACE_S)
             process.stdin.close()
-            print("ended", time.monotonic() - t0, len(list(self._temporary.iterdir())), file=sys.__stderr__)
         shutil.rmtree(self._folder, ignore_errors=True)
-        print("removed", time.monotonic() - t0, file=sys.__stderr__)
 
     def _start(self) -> None:
         for folder in (self.home, self._temporary, self.log.parent):
@@ -185,11 +181,3 @@ def _processes_in(folder: Path) -> Iterator[tuple[int, str]]:
         script = next((word for word in words[1:] if word.startswith(prefix)), None)
         if script is not None:
             yield int(entry.name), Path(script).parent.name.removeprefix("ministack-lambda-").rpartition("-")[0]
-
-
-def wait_for_end(pid: int, *, within_s: float = _GRACE_S) -> None:
-    """Wait until a process is gone."""
-    deadline = time.monotonic() + within_s
-    while Path(f"/proc/{pid}").exists():
-        assert time.monotonic() < deadline, f"process {pid} did not end within {within_s:g} s"
-        time.sleep(0.05)

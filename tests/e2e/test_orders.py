@@ -7,7 +7,7 @@ import json
 
 from scripts.demo_expected import EXPECTED, answer_differences, order_differences
 from tests.e2e.deployed import Deployed, demo_requests
-from tests.e2e.patience import eventually
+from tests.patience import eventually
 
 NOTIFIED, FAILED_CHECK, FAILED_PAYMENT = ("notify", "complete"), ("validate", "failed"), ("charge-payment", "failed")
 KETTLE = {"name": "Kettle", "price": 3950}

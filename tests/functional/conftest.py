@@ -34,7 +34,7 @@ NOT_ON_AWS: Mapping[str, str] = {
     "test_full_disk": "there is no disk",
     "test_loops_go_on": _LOOPS,
     "test_suspects": "a sandbox runs one message at a time, so none takes another one along",
-    "test_a_handler_that_runs_for_long_keeps_its_message": "a visibility outlasts its Lambda and is never renewed",
+    "test_a_handler_that_runs_for_long_keeps_its_message": "a visibility outlasts its Lambda, so nothing renews it",
     "test_an_outcome_that_the_store_refuses_is_written_again": "a Lambda acknowledges by what it returns",
     "test_a_message_of_a_newer_host_is_left_to_it_for_as_long_as_it_takes": (
         "SQS counts the receives of a message that is hidden; test_aws_queues has what happens"
@@ -56,7 +56,7 @@ NOT_ON_AWS: Mapping[str, str] = {
     # The services of AWS answer.
     "test_no_route_is_404_and_no_method_is_405": _GATEWAY,
     "test_a_body_beyond_the_limit_is_413_and_runs_nothing": _GATEWAY,
-    "test_the_error_id_of_an_answer_names_the_invocation_and_stands_in_the_log": _GATEWAY,
+    "test_a_request_without_a_route_stands_in_the_log_by_the_error_id_of_its_answer": _GATEWAY,
     "test_a_page_of_an_allowed_origin_may_read_every_answer": _GATEWAY,
     "test_a_preflight_is_answered_without_running_anything": _GATEWAY,
     "test_a_delayed_message_comes_when_it_is_due": "SQS delays by whole seconds, rounded up",

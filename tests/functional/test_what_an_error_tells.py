@@ -42,11 +42,18 @@ async def test_the_error_id_of_an_answer_names_the_invocation_and_stands_in_the_
     caplog.set_level(logging.INFO, "iii_runtime")
     async with host() as harness:
         error = (await harness.http("GET", "/fail")).json()["error"]
-        missing = (await harness.http("GET", "/nowhere")).json()["error"]
     assert seen == [error["error_id"]]
     assert [fields["error_id"] for fields in fields_of(caplog, "function failed")] == seen
-    logged = [fields.get("error_id") for fields in fields_of(caplog, "request")]
-    assert logged == [error["error_id"], missing["error_id"]]
+    assert [fields.get("error_id") for fields in fields_of(caplog, "request")] == seen
+
+
+async def test_a_request_without_a_route_stands_in_the_log_by_the_error_id_of_its_answer(
+    host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "iii_runtime")
+    async with host() as harness:
+        error = (await harness.http("GET", "/nowhere")).json()["error"]
+    assert [fields.get("error_id") for fields in fields_of(caplog, "request")] == [error["error_id"]]
 
 
 async def test_the_lines_of_a_failing_message_name_its_function(

@@ -24,8 +24,8 @@ from iii_runtime.hosts.embedded.discovery import discover_workers
 from iii_runtime.hosts.embedded.host import EmbeddedHost, HostOptions
 from iii_runtime.hosts.embedded.session import LocalSession
 from tests.host.commands import WORKER, imports_undone
-from tests.host.process import PATIENCE_S
 from tests.host.stage import Asked, Reply, add_consumer, lambda_service, own_credentials
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture

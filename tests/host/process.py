@@ -9,27 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 from urllib.request import Request, urlopen
 
 from iii_runtime.hosts.embedded.host_file import HostFile, RunningHost
-
-T = TypeVar("T")
-PATIENCE_S = 30.0
-
-
-def wait_until(look: Callable[[], T | None], what: str) -> T:
-    """Return what `look` returns as soon as it is neither None nor False; fail after `PATIENCE_S`."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        found = look()
-        if found is not None and found is not False:
-            return found
-        assert time.monotonic() < deadline, f"waited {PATIENCE_S:g} s in vain for {what}"
-        time.sleep(0.02)
+from tests.patience import PATIENCE_S, eventually
 
 
 class DevProcess:
@@ -85,7 +71,7 @@ class DevProcess:
 
     def address(self) -> RunningHost:
         """Wait until the host can be reached, and return where."""
-        return wait_until(HostFile(self.data).running, f"the host; it printed:\n{self.output}")
+        return eventually(HostFile(self.data).running, f"the host; it printed:\n{self.output}")
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from iii_runtime import Http, OnState, Worker, current_invocation, register_worker
+from iii_runtime import OnState, Worker, register_worker
 from iii_runtime.core.config import Config, QueueConfig
 from iii_runtime.plan.names import FEED_FAILURES
 from tests.aws.calls import Call
@@ -72,27 +70,6 @@ class TestAnOutageOfTheChangeFeed:
             simulator.advance(timedelta(minutes=2))
             assert seen == [2]
             assert given_up(simulator) == 1
-
-
-def test_the_error_id_of_an_answer_names_the_invocation_and_stands_in_the_log(
-    worker: Worker, caplog: pytest.LogCaptureFixture
-) -> None:
-    seen: list[str] = []
-
-    @worker.function("a::fail", triggers=[Http("GET", "/fail")])
-    def fail(_request: dict[str, Any]) -> None:
-        invocation = current_invocation()
-        assert invocation is not None
-        seen.append(invocation.id)
-        raise ValueError("no")
-
-    caplog.set_level(logging.INFO, "iii_runtime")
-    with Simulator([worker]) as simulator:
-        answer = simulator.http.request("GET", "/fail", "", (), b"")
-    assert (answer.status, json.loads(answer.body)["error"]["error_id"]) == (500, seen[0])
-    for message in ("function failed", "request"):
-        told = [record.__dict__["iii"] for record in caplog.records if record.getMessage() == message]
-        assert [fields["error_id"] for fields in told] == seen
 
 
 def test_what_expires_says_when_and_state_and_stream_items_never_do(worker: Worker) -> None:

@@ -20,7 +20,8 @@ from click.testing import CliRunner
 from iii_runtime.adapters.embedded.lock import DataLock
 from iii_runtime.cli.main import cli
 from iii_runtime.hosts.embedded.host_file import RunningHost
-from tests.host.process import PATIENCE_S, DevProcess, post, wait_until
+from tests.host.process import DevProcess, post
+from tests.patience import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.process
 FULL = Path("/dev/full")
@@ -110,7 +111,7 @@ def test_a_failed_call_of_the_running_host_is_exit_code_1(running: DevProcess) -
 
 def test_watch_prints_what_is_stored_and_ends_after_the_events_asked_for(running: DevProcess) -> None:
     ask(running, "trigger", "shop::keep", "--queue", "default", "--payload", '{"id": "first"}')
-    wait_until(lambda: "first" in ask(running, "stream", "list", "kept", "all"), "the item")
+    eventually(lambda: "first" in ask(running, "stream", "list", "kept", "all"), "the item")
     line = ask(running, "stream", "watch", "kept", "all", "--item", "first", "--until", "1", "--json")
     assert json.loads(line)["event"] == {"type": "sync", "data": {"id": "first"}}
 
@@ -186,7 +187,7 @@ def test_a_second_ctrl_c_stops_at_once_with_exit_code_130(tmp_path: Path) -> Non
     with DevProcess(tmp_path, "shop.py") as process:
         process.address()
         ask(process, "trigger", "shop::keep", "--queue", "default", "--payload", '{"id": "hang"}')
-        wait_until(lambda: json.loads(ask(process, "queues", "--json"))[0]["in_flight"] == 1, "the message")
+        eventually(lambda: json.loads(ask(process, "queues", "--json"))[0]["in_flight"] == 1, "the message")
         process.signal(signal.SIGINT)
         process.wait_for("draining  grace")
         process.signal(signal.SIGINT)
@@ -198,7 +199,7 @@ def test_changed_code_is_used_and_broken_code_is_not(tmp_path: Path) -> None:
     with DevProcess(tmp_path, "shop.py") as process:
         first = process.address()
         shop(tmp_path, WORKER.replace("VERSION = 1", "VERSION = 2"))
-        second = wait_until(lambda: other(process, first.pid), "the new host")
+        second = eventually(lambda: other(process, first.pid), "the new host")
         assert post(second.http, "/hello")["version"] == 2
 
         file.write_text("def broken(:\n")
@@ -220,10 +221,10 @@ def test_a_reload_is_one_line_unless_the_banner_says_something_new(tmp_path: Pat
         first = process.address()
         at = process.wait_for("host     ready  functions=4 ")
         shop(tmp_path, "# Moves every line.\n" + WORKER.replace("VERSION = 1", "VERSION = 2"))
-        second = wait_until(lambda: other(process, first.pid), "the new host")
+        second = eventually(lambda: other(process, first.pid), "the new host")
         reloaded = process.wait_for("host     reloaded  functions=4 queues=1 ", after=at)
         shop(tmp_path, WORKER.replace("shop::tidy", "shop::clear"))
-        wait_until(lambda: other(process, second.pid), "the newest host")
+        eventually(lambda: other(process, second.pid), "the newest host")
         process.wait_for("host     reloaded  functions=4 ", after=reloaded)
     assert [line for line in process.lines[at:reloaded] if line.startswith(("http ", "function "))] == []
     newest = [line for line in process.lines[reloaded:] if line.startswith(("http ", "shop::clear"))]
@@ -272,7 +273,7 @@ def test_a_host_that_crashed_is_reported_and_started_again_after_a_change(tmp_pa
         assert "error: host_unreachable" in result.stderr
         process.wait_for("the host ended with exit code 7")
         shop(tmp_path)
-        wait_until(lambda: other(process, first.pid), "the new host")
+        eventually(lambda: other(process, first.pid), "the new host")
 
 
 def test_a_host_ends_when_its_supervisor_is_killed(tmp_path: Path) -> None:
@@ -281,7 +282,7 @@ def test_a_host_ends_when_its_supervisor_is_killed(tmp_path: Path) -> None:
         host = process.address()
         assert host.pid != process.process.pid
         process.signal(signal.SIGKILL)
-        wait_until(lambda: not alive(host.pid), "the end of the host")
+        eventually(lambda: not alive(host.pid), "the end of the host")
         process.end()
     assert "the supervising process is gone" in process.output
     assert "stopped" in process.output

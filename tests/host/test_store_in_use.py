@@ -22,7 +22,7 @@ from iii_runtime.core.trigger_request import TriggerRequest
 from iii_runtime.hosts.embedded.control_server import ControlServer
 from iii_runtime.hosts.embedded.host_file import HostFile, RunningHost, new_token
 from tests.host.commands import WORKER, answer, done, refused
-from tests.host.process import PATIENCE_S, wait_until
+from tests.patience import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 TOKEN = new_token()
@@ -48,7 +48,7 @@ def test_a_command_that_waits_goes_through_the_host_that_comes_up(shop: Path) ->
         server = ControlServer(call, TOKEN)
         await server.start()
         try:
-            await asyncio.to_thread(wait_until, imported.exists, "the import, after the first look for a host")
+            await asyncio.to_thread(eventually, imported.exists, "the import, after the first look for a host")
             announce(server.address)
             assert await asyncio.to_thread(is_over.wait, PATIENCE_S)
         finally:

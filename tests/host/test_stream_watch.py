@@ -12,8 +12,9 @@ from click.testing import CliRunner, Result
 
 from iii_runtime.cli.main import cli
 from iii_runtime.hosts.aws_lambda.websocket_endpoint import WEBSOCKET_URL
-from tests.host.process import PATIENCE_S, DevProcess
+from tests.host.process import DevProcess
 from tests.host.stage import lambda_service, own_credentials
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.process
 WORKER = """

@@ -13,7 +13,7 @@ import pytest
 
 from iii_runtime.cli.code_watch import Watched
 from iii_runtime.cli.supervisor import Plan, supervise
-from tests.host.process import PATIENCE_S, wait_until
+from tests.patience import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.process
 
@@ -36,7 +36,7 @@ def plan(folder: Path, check_patience: timedelta) -> Plan:
 async def seen(file: Path, times: int) -> None:
     """Wait until a stand-in has been started so often."""
     await asyncio.to_thread(
-        wait_until, lambda: file.exists() and len(file.read_text()) == times, f"{times} {file.name}"
+        eventually, lambda: file.exists() and len(file.read_text()) == times, f"{times} {file.name}"
     )
 
 
@@ -60,7 +60,7 @@ async def test_a_check_that_hangs_is_killed_and_the_host_goes_on(
     supervisor = asyncio.create_task(supervise(plan(tmp_path, timedelta(seconds=1))))
     await seen(tmp_path / "starts", 1)
     (tmp_path / "code_under_check.py").write_text(HANGS)
-    await asyncio.to_thread(wait_until, is_told, "the notice")
+    await asyncio.to_thread(eventually, is_told, "the notice")
     assert await ended(supervisor) == 0
     assert "the check of the changed code took longer than 1 s and is killed" in told
     assert (tmp_path / "starts").read_text() == "x"

@@ -11,7 +11,7 @@ T = TypeVar("T")
 PATIENCE_S = 60.0
 """How long something may take that a busy machine does within seconds."""
 
-_INTERVAL_S = 0.1
+_INTERVAL_S = 0.02
 
 
 def eventually(look: Callable[[], T | None], what: str, *, within_s: float = PATIENCE_S) -> T:
