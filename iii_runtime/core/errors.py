@@ -36,7 +36,7 @@ class InvocationError(IiiError):
             - A function: `function_not_found`; `VALIDATION_FAILED`, its input does not fit its model; `TIMEOUT`;
               `invocation_failed`, it raised, was called too deep, or returned no JSON; `function_busy`, its
               concurrency is used up; `not_in_uses`, its caller's `uses` does not name it.
-            - The store of a function that runs elsewhere: the code of its `StoreError`, such as `store_throttled`.
+            - The store of a function that runs elsewhere: the code of its `StoreError`; they are listed there.
             - Enqueue: `enqueue_error`, always an `EnqueueError`, whose `reason` tells more.
             - `state::*`: `SET_ERROR`, `GET_ERROR`, `DELETE_ERROR`, `UPDATE_ERROR`, `LIST_ERROR`, `LIST_GROUPS_ERROR`,
               `VALUE_TOO_LARGE`.
