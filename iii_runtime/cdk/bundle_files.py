@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import shutil
+import stat
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import iii_runtime
+from iii_runtime.cdk.file_tree import digest_of, files_below
 from iii_runtime.cdk.libraries import packages_in
 from iii_runtime.cdk.project import Project
 from iii_runtime.core.errors import HostError
@@ -31,9 +31,10 @@ LEFT_OUT = (
 )
 """Parts of the runtime that no Lambda loads."""
 
-_IGNORED = ("__pycache__", ".DS_Store")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _LARGEST = 5
+# Lambda runs as another user: what only its owner may read would not be read there.
+_FILE_MODE, _FOLDER_MODE = 0o644, 0o755
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,57 +62,65 @@ def assemble(discovered: DiscoveredApp, project: Project, libraries: Path, targe
     """
     fresh = target.with_name(f".{target.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
-    shutil.copytree(packages_in(libraries), fresh)
-    for name, source in _sources(discovered, project).items():
-        if (fresh / name).exists():
-            raise HostError(
-                f"{source}: a library of the bundle has the name '{name}' too; rename one.", code="bundle_name_taken"
-            )
+    fresh.mkdir(parents=True)
+    for name, source in _parts(discovered, project, libraries).items():
         (fresh / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, fresh / name)
     (fresh / MANIFEST_NAME).write_bytes(_manifest(discovered))
-    for path in fresh.rglob("*"):
-        # Lambda runs as another user: what only its owner may read would not be read there.
-        path.chmod(0o755 if path.is_dir() else 0o644)
+    for path in (fresh, *fresh.rglob("*")):
+        path.chmod(_FOLDER_MODE if path.is_dir() else _FILE_MODE)
     shutil.rmtree(target, ignore_errors=True)
     return fresh.rename(target)
 
 
 def is_assembled(discovered: DiscoveredApp, project: Project, libraries: Path, target: Path) -> bool:
-    """Return whether a bundle is what `assemble` would make."""
+    """Return whether a bundle is what `assemble` would make: to the last file, folder and permission.
+
+    Raises:
+        HostError: As `assemble`.
+    """
     if not target.is_dir():
         return False
-    packages = packages_in(libraries)
-    expected = {path.relative_to(packages).as_posix(): path for path in _files(packages)}
-    expected.update(_sources(discovered, project))
-    found = {path.relative_to(target).as_posix(): path for path in _files(target)}
-    manifest = found.pop(MANIFEST_NAME, None)
+    parts = _parts(discovered, project, libraries)
+    folders = {parent.as_posix() for name in (*parts, MANIFEST_NAME) for parent in PurePosixPath(name).parents}
+    # All that is there and not only what a bundle has: whatever lies in the folder is deployed.
+    found = {path.relative_to(target).as_posix(): path.lstat().st_mode for path in (target, *target.rglob("*"))}
+    expected = dict.fromkeys(folders, stat.S_IFDIR | _FOLDER_MODE)
+    expected |= dict.fromkeys((*parts, MANIFEST_NAME), stat.S_IFREG | _FILE_MODE)
     return (
-        manifest is not None
-        and manifest.read_bytes() == _manifest(discovered)
-        and found.keys() == expected.keys()
-        and all(path.read_bytes() == expected[name].read_bytes() for name, path in found.items())
+        found == expected
+        and (target / MANIFEST_NAME).read_bytes() == _manifest(discovered)
+        and all((target / name).read_bytes() == source.read_bytes() for name, source in parts.items())
     )
 
 
 def measure(bundle: Path) -> Size:
     """Return what a bundle weighs."""
-    digest = hashlib.sha256()
+    files = files_below(bundle)
     parts: Counter[str] = Counter()
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
-        for path in sorted(_files(bundle), key=lambda file: file.relative_to(bundle).as_posix()):
-            name, content = path.relative_to(bundle), path.read_bytes()
-            digest.update(f"{name.as_posix()}\0{len(content)}\0".encode())
-            digest.update(content)
-            parts[name.parts[0]] += len(content)
-            packed.writestr(zipfile.ZipInfo(name.as_posix(), _EPOCH), content, zipfile.ZIP_DEFLATED)
+        for name, path in files.items():
+            content = path.read_bytes()
+            parts[name.partition("/")[0]] += len(content)
+            packed.writestr(zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED)
     return Size(
-        digest=digest.hexdigest(),
+        digest=digest_of(files),
         unpacked_bytes=parts.total(),
         zip_bytes=archive.tell(),
         largest=tuple(parts.most_common(_LARGEST)),
     )
+
+
+def _parts(discovered: DiscoveredApp, project: Project, libraries: Path) -> dict[str, Path]:
+    """Return every file of a bundle but the manifest, by its name there."""
+    packages, sources = files_below(packages_in(libraries)), _sources(discovered, project)
+    if taken := sorted(packages.keys() & sources.keys()):
+        name = taken[0]
+        raise HostError(
+            f"{sources[name]}: a library of the bundle has the name '{name}' too; rename one.", code="bundle_name_taken"
+        )
+    return packages | sources
 
 
 def _sources(discovered: DiscoveredApp, project: Project) -> dict[str, Path]:
@@ -119,8 +128,8 @@ def _sources(discovered: DiscoveredApp, project: Project) -> dict[str, Path]:
     runtime = Path(iii_runtime.__file__).parent
     left_out = [runtime / part for part in LEFT_OUT]
     found = {
-        f"iii_runtime/{path.relative_to(runtime).as_posix()}": path
-        for path in _files(runtime)
+        name: path
+        for name, path in _under(runtime, runtime.parent).items()
         if not any(path == part or part in path.parents for part in left_out)
     }
     for source in discovered.code.values():
@@ -134,14 +143,15 @@ def _sources(discovered: DiscoveredApp, project: Project) -> dict[str, Path]:
 
 
 def _under(source: Path, root: Path) -> dict[str, Path]:
-    files = [source] if source.is_file() else _files(source)
-    return {path.relative_to(root).as_posix(): path for path in files}
+    """Return a file, or the files of a folder, by their names from a root.
 
-
-def _files(folder: Path) -> Iterator[Path]:
-    for path in folder.rglob("*"):
-        if path.is_file() and not any(part in _IGNORED for part in path.relative_to(folder).parts):
-            yield path
+    What has a name that begins with a dot is left out, unless it is the source itself: caches of tools, which no two
+    machines have alike, and secrets.
+    """
+    if source.is_file():
+        return {source.relative_to(root).as_posix(): source}
+    shown = (path for name, path in files_below(source).items() if not f"/{name}".count("/."))
+    return {path.relative_to(root).as_posix(): path for path in shown}
 
 
 def _manifest(discovered: DiscoveredApp) -> bytes:

@@ -12,6 +12,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
+from iii_runtime.cdk.file_tree import COMPILED, digest_of, files_below
 from iii_runtime.cdk.project import Project
 from iii_runtime.core.errors import HostError
 
@@ -27,10 +28,10 @@ CONSTRAINTS = "constraints.txt"
 """Versions to keep to, in the root of a project."""
 
 _DISTRIBUTION = "iii-runtime"
-_INPUTS = ".inputs"
+_MARK = ".installed"
 _LOCK = "requirements.lock"
 _LAST_WITH_OLD_GLIBC = 11
-_NOISE = (".lock", "bin", "**/__pycache__", "**/*.pyi", "**/tests")
+_NOISE = (".lock", "bin", f"**/{COMPILED}", "**/*.pyi", "**/tests")
 _NOISE_OF_INSTALLERS = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "WHEEL", "top_level.txt")
 
 
@@ -48,7 +49,7 @@ def require_libraries(project: Project, folder: Path, architecture: str, python:
     """Return the folder of the libraries, without touching the network.
 
     Raises:
-        HostError: `bundle_missing`: they are not installed, or the requirements have changed since.
+        HostError: `bundle_missing`: they are not installed, the requirements have changed since, or a file of them has.
     """
     place = _place(folder, architecture, python)
     if not _is_installed(place, _inputs(project, architecture, python, tracing=tracing)):
@@ -78,7 +79,7 @@ def ensure_libraries(project: Project, folder: Path, architecture: str, python: 
     _resolve(project, lock, platform, tracing=tracing)
     _install(lock, packages_in(fresh), platform)
     _prune(packages_in(fresh))
-    (fresh / _INPUTS).write_text(_digest(inputs), "ascii")
+    mark_installed(fresh, inputs)
     shutil.rmtree(place, ignore_errors=True)
     fresh.rename(place)
     return place
@@ -89,13 +90,24 @@ def packages_in(libraries: Path) -> Path:
     return libraries / "python"
 
 
+def mark_installed(libraries: Path, inputs: Sequence[str]) -> None:
+    """Note in the folder of libraries what they were installed for, and what they are."""
+    (libraries / _MARK).write_text(_mark_of(libraries, inputs), "ascii")
+
+
 def _place(folder: Path, architecture: str, python: str) -> Path:
     return folder / f"libraries-{architecture}-{python}"
 
 
 def _is_installed(place: Path, inputs: Sequence[str]) -> bool:
-    marker = place / _INPUTS
-    return marker.is_file() and marker.read_text("ascii") == _digest(inputs)
+    marker = place / _MARK
+    return marker.is_file() and marker.read_text("ascii") == _mark_of(place, inputs)
+
+
+def _mark_of(libraries: Path, inputs: Sequence[str]) -> str:
+    """Return what tells whether libraries are those of some inputs, just as they were installed."""
+    packages = digest_of(files_below(packages_in(libraries)))
+    return hashlib.sha256("\n".join([*inputs, packages]).encode()).hexdigest()
 
 
 def _inputs(project: Project, architecture: str, python: str, *, tracing: bool) -> list[str]:
@@ -113,10 +125,6 @@ def _own_requirements(*, tracing: bool) -> list[str]:
 def _constraints(project: Project) -> Path | None:
     path = project.root / CONSTRAINTS
     return path if path.is_file() else None
-
-
-def _digest(inputs: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join(inputs).encode()).hexdigest()
 
 
 def _ranges() -> dict[str, str]:

@@ -12,9 +12,10 @@ import aws_cdk as cdk
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from iii_runtime.adapters.deployed_files import read_deployed, remember_last_deploy
 from iii_runtime.adapters.system import SystemClock
 from iii_runtime.cdk.bundle import Platform, current_bundle
-from iii_runtime.cdk.deployed import read_deployed, remember_last_deploy
+from iii_runtime.cdk.file_tree import COMPILED
 from iii_runtime.cdk.functions import FunctionSettings
 from iii_runtime.cdk.project import Project, default_config, discover_project
 from iii_runtime.core.config.schema import STAGE_RULE
@@ -153,8 +154,9 @@ def _code(
         return lambda: given
     platform = Platform(plan.stage.architecture, plan.stage.python)
     bundle = str(current_bundle(project, platform, discovered))
-    # A code is of one stack; the files behind it are uploaded once all the same.
-    return lambda: lambda_.Code.from_asset(bundle)
+    # A code is of one stack; the files behind it are uploaded once all the same. What Python compiles when somebody
+    # imports from the bundle meanwhile is not deployed, and does not change the hash.
+    return lambda: lambda_.Code.from_asset(bundle, exclude=[COMPILED, f"**/{COMPILED}"])
 
 
 def _context(scope: Construct, key: str) -> str | None:

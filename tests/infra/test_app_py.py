@@ -106,6 +106,7 @@ for name in {names!r}:
 import iii_runtime
 print(iii_runtime.__file__)
 """
-    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-I", "-B", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert Path(done.stdout.strip()).is_relative_to(ROOT / bundle.path)
+    assert not list((ROOT / bundle.path).rglob("__pycache__"))

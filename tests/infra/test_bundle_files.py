@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import ast
+import compileall
 import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import aws_cdk as cdk
+import botocore.session
 import pytest
+from botocore.model import StringShape
 
 from iii_runtime.cdk import IiiStacks, libraries
 from iii_runtime.cdk.bundle import BUNDLES, MAX_ZIP_BYTES, Platform, build_bundle, current_bundle, platforms_of
 from iii_runtime.cdk.bundle_files import LEFT_OUT, assemble, measure
 from iii_runtime.cdk.project import Project, discover_project
-from iii_runtime.core.config.values import AwsConfig, StageConfig
+from iii_runtime.cdk.settings import prepare
+from iii_runtime.core.config.values import AwsConfig, LambdaPython, StageConfig
 from iii_runtime.core.errors import HostError
 from iii_runtime.hosts.embedded.manifest_discovery import DiscoveredApp
 from tests.infra.bundles import WORKER, new_project
 from tests.infra.synthesis import ROOT, new_app
 
 PLATFORM = Platform("arm64", "3.14")
+OLDEST_PYTHON = 11
 
 
 @pytest.fixture(scope="session")
@@ -118,18 +124,76 @@ def test_a_synthesis_brings_the_bundle_up_to_the_present_code(project: Project, 
     assert (path / "shop.py").read_text().endswith("# changed\n")
 
 
-@pytest.mark.parametrize("change", ["a file more", "a file less", "another library", "another manifest"])
+TAMPERING: dict[str, Callable[[Path], object]] = {
+    "a file more": lambda path: (path / "more.py").write_text(""),
+    "a hidden file more": lambda path: (path / ".env").write_text(""),
+    "a file less": lambda path: (path / "shop.py").unlink(),
+    "another library": lambda path: (path / "small" / "__init__.py").write_text(""),
+    "another manifest": lambda path: (path / "iii-manifest.json").write_text("{}"),
+    "compiled code": lambda path: compileall.compile_dir(path, quiet=2),
+    "a folder more": lambda path: (path / "small" / "empty").mkdir(),
+    "a link more": lambda path: (path / "away").symlink_to(path.parent),
+    "a file that only its owner may read": lambda path: (path / "shop.py").chmod(0o600),
+}
+
+
+def everything_in(bundle: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        path.relative_to(bundle).as_posix(): (path.lstat().st_mode, path.read_bytes() if path.is_file() else b"")
+        for path in bundle.rglob("*")
+    }
+
+
+@pytest.mark.parametrize("change", TAMPERING)
 def test_a_bundle_that_was_tampered_with_is_made_anew(project: Project, discovered: DiscoveredApp, change: str) -> None:
     path = current_bundle(project, PLATFORM, discovered)
-    before = measure(path).digest
-    changes: dict[str, Callable[[], object]] = {
-        "a file more": lambda: (path / "more.py").write_text(""),
-        "a file less": (path / "shop.py").unlink,
-        "another library": lambda: (path / "small" / "__init__.py").write_text(""),
-        "another manifest": lambda: (path / "iii-manifest.json").write_text("{}"),
-    }
-    changes[change]()
-    assert measure(current_bundle(project, PLATFORM, discovered)).digest == before
+    before = everything_in(path)
+    TAMPERING[change](path)
+    assert everything_in(path) != before
+    assert everything_in(current_bundle(project, PLATFORM, discovered)) == before
+
+
+def test_libraries_that_were_tampered_with_are_not_deployed(project: Project, discovered: DiscoveredApp) -> None:
+    (project.root / BUNDLES / "libraries-arm64-3.14" / "python" / "small" / "more.py").write_text("")
+    with pytest.raises(HostError, match="its libraries have changed") as refused:
+        current_bundle(project, PLATFORM, discovered)
+    assert refused.value.code == "bundle_missing"
+
+
+def test_what_python_compiles_among_the_libraries_is_left_there(project: Project, discovered: DiscoveredApp) -> None:
+    place = project.root / BUNDLES / "libraries-arm64-3.14" / "python"
+    before = everything_in(current_bundle(project, PLATFORM, discovered))
+    compileall.compile_dir(place, quiet=2)
+    assert everything_in(current_bundle(project, PLATFORM, discovered)) == before
+
+
+def test_what_tools_and_people_hide_in_the_code_stays_there_unless_it_is_named(
+    project: Project, discovered: DiscoveredApp
+) -> None:
+    package = project.root / "jobs"
+    (package / ".cache").mkdir(parents=True)
+    for name in ("__init__.py", ".env", ".cache/old.json", "a.b.txt"):
+        (package / name).write_text("")
+    wider = replace(discovered, code={**discovered.code, "jobs": package})
+    bundle = build_bundle(project, PLATFORM, discovered=wider)
+    found = {name for name in names_in(project.root / bundle.path) if name.startswith("jobs/")}
+    assert found == {"jobs/__init__.py", "jobs/a.b.txt"}
+    named = replace(project, include=("jobs/.env",))
+    assert "jobs/.env" in names_in(project.root / build_bundle(named, PLATFORM, discovered=wider).path)
+
+
+def test_what_is_compiled_while_stacks_are_synthesised_does_not_change_the_hash(tmp_path: Path) -> None:
+    keys = []
+    for name in ("Whole", "Compiled"):
+        root = new_project(tmp_path / name).root
+        app = new_app(tmp_path / f"{name}.out")
+        make_code = prepare(app, {"project_root": root, "functions": "shop.py", "config": None}).make_code
+        if name == "Compiled":
+            compileall.compile_dir(root / BUNDLES / PLATFORM.name, quiet=2)
+        location = make_code().bind(cdk.Stack(app, name)).s3_location
+        keys.append(location and location.object_key)
+    assert keys[0] is not None
+    assert keys[0] == keys[1]
 
 
 def test_a_synthesis_without_libraries_says_how_to_get_them(project: Project, discovered: DiscoveredApp) -> None:
@@ -168,16 +232,25 @@ def test_code_named_like_a_library_is_refused(project: Project, discovered: Disc
 
 
 def test_a_bundle_above_the_limit_is_refused_with_what_is_large(project: Project, discovered: DiscoveredApp) -> None:
-    place = project.root / BUNDLES / "libraries-arm64-3.14" / "python" / "small"
-    (place / "model.bin").write_bytes(os.urandom(MAX_ZIP_BYTES + 1))
-    with pytest.raises(HostError, match=r"Largest, unpacked: small 10\.0 MB") as refused:
-        build_bundle(project, PLATFORM, discovered=discovered)
+    (project.root / "model.bin").write_bytes(os.urandom(MAX_ZIP_BYTES + 1))
+    large = replace(project, include=("model.bin",))
+    with pytest.raises(HostError, match=r"Largest, unpacked: model\.bin 10\.0 MB") as refused:
+        build_bundle(large, PLATFORM, discovered=discovered)
     assert refused.value.code == "bundle_too_large"
 
 
 def test_there_is_a_bundle_for_each_platform_that_a_stage_asks_for() -> None:
     stages = {"prod": StageConfig(architecture="x86_64"), "old": StageConfig(python="3.12"), "same": StageConfig()}
     assert [each.name for each in platforms_of(AwsConfig(stages=stages))] == ["arm64-3.12", "arm64-3.14", "x86_64-3.14"]
+
+
+def test_a_stage_may_have_each_runtime_of_lambda_that_this_package_runs_on() -> None:
+    """By the model of Lambda's own API."""
+    shape = botocore.session.get_session().get_service_model("lambda").shape_for("Runtime")
+    assert isinstance(shape, StringShape)
+    names = shape.enum
+    versions = [name.removeprefix("python") for name in names if name.startswith("python3.")]
+    assert list(get_args(LambdaPython)) == [each for each in versions if int(each.partition(".")[2]) >= OLDEST_PYTHON]
 
 
 def test_the_runtime_asks_for_the_versions_that_its_package_asks_for() -> None:

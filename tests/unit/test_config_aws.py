@@ -76,6 +76,7 @@ def test_a_stage_called_prod_can_be_declared_harmless() -> None:
     assert not parse(SECTION + "stages: {prod: {production: false}}\n").aws.stage("prod").production
 
 
+PYTHONS = "'3.11', '3.12', '3.13', '3.14' or '3.15'"
 BAD = [
     ("app: Orders", "app: expected an app name of lower-case letters, digits and '-', 24 at most, found 'Orders'"),
     ("app: 4orders", "app: expected an app name of lower-case letters, digits and '-', 24 at most, found '4orders'"),
@@ -89,8 +90,22 @@ BAD = [
     ("memory_mb: 127", "memory_mb: expected an integer >= 128, found 127"),
     ("memory_mb: 10241", "memory_mb: expected an integer <= 10240, found 10241"),
     ("architecture: arm", "architecture: expected 'arm64' or 'x86_64', found 'arm'"),
-    ("python: 3.14", "python: expected a text, found 3.14"),
-    ("python: '2.7'", "python: expected a version such as '3.14', in quotes, found '2.7'"),
+    ("python: 3.14", f"python: expected {PYTHONS}, found 3.14"),
+    ("python: '2.7'", f"python: expected {PYTHONS}, found '2.7'"),
+    ("python: '3.9'", f"python: expected {PYTHONS}, found '3.9'"),
+    ("python: '3.10'", f"python: expected {PYTHONS}, found '3.10'"),
+    ("python: '3.99'", f"python: expected {PYTHONS}, found '3.99'"),
+    ("python: '3.14.1'", f"python: expected {PYTHONS}, found '3.14.1'"),
+    ("stages: {prod: {python: '3.9'}}", f"stages.prod.python: expected {PYTHONS}, found '3.9'"),
+    ("memory_mb: '512'", "memory_mb: expected an integer, found '512'"),
+    ("memory_mb: 512.5", "memory_mb: expected an integer, found 512.5"),
+    ("memory_mb: true", "memory_mb: expected an integer, found true"),
+    ("architecture: 64", "architecture: expected 'arm64' or 'x86_64', found 64"),
+    ("log_retention_days: '30'", "log_retention_days: expected 1, 3, 5,"),
+    ("throttle_rate: 2147483648", "throttle_rate: expected an integer <= 2147483647, found 2147483648"),
+    ("throttle_burst: 2147483648", "throttle_burst: expected an integer <= 2147483647, found 2147483648"),
+    ("oldest_message_alarm_s: 1209601", "oldest_message_alarm_s: expected an integer <= 1209600, found 1209601"),
+    ("stacks: 1.0", "stacks: expected an integer, found 1.0"),
     ("stacks: 0", "stacks: expected an integer >= 1, found 0"),
     ("stacks: 51", "stacks: expected an integer <= 50, found 51"),
     ("throttle_rate: 0", "throttle_rate: expected an integer >= 1, found 0"),

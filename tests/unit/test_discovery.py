@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,13 @@ from iii_runtime.core.errors import HostError
 from iii_runtime.hosts.embedded.discovery import discover_workers
 
 WORKER = "from iii_runtime import register_worker\nworker = register_worker(worker_name='{name}')\n"
+
+PROXY = """
+class Proxy:
+    @property
+    def __class__(self): raise RuntimeError("outside of a request")
+request = Proxy()
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +105,14 @@ def test_a_file_without_a_worker_is_told_what_to_do(tmp_path: Path) -> None:
         ("from iii_runtime import Cron\n\nCron('* * * * *')\n", 3, "found 5 fields"),
         ("from iii_runtime import Http\nHttp('FETCH', '/a')\n", 2, "FETCH"),
         ("import sys\nsys.exit(3)\n", 2, "SystemExit: 3"),
+        ("x = 1\nraise GeneratorExit('no')\n", 2, "GeneratorExit: no"),
+        ("class Odd(BaseException): pass\nraise Odd('no')\n", 2, "Odd: no"),
+        ("class Mute(Exception):\n    def __str__(self): raise OSError\nraise Mute\n", 3, "its text cannot be had"),
+        ("import asyncio\nraise asyncio.CancelledError\n", 2, "CancelledError"),
+        ("import json\njson.loads('{')\n", 2, "JSONDecodeError: Expecting property name"),
+        ("raise SyntaxError('of my own')\n", 1, "SyntaxError: of my own"),
+        ("x = 1\ny = '\0'\n", 2, "SyntaxError: source code string cannot contain null bytes"),
+        ("def deeper(): deeper()\ndeeper()\n", 1, "RecursionError"),
         (
             "from iii_runtime import register_worker\nregister_worker().trigger({'function_id': 'a::b'})\n",
             2,
@@ -111,6 +127,43 @@ def test_a_failing_import_names_file_and_line_of_the_user(tmp_path: Path, text: 
     assert caught.value.code == "worker_import_failed"
     assert caught.value.message.startswith(f"{file}:{line}: ")
     assert said in caught.value.message
+
+
+@pytest.mark.parametrize("text", [b"x = 1\ny = '\xe4'\n", b"# coding: nonsense\nx = 1\n"])
+def test_a_file_that_is_no_text_is_named(tmp_path: Path, text: bytes) -> None:
+    file = tmp_path / "disc_bytes.py"
+    file.write_bytes(text)
+    with pytest.raises(HostError) as caught:
+        names(file)
+    assert caught.value.code == "worker_import_failed"
+    assert re.match(rf"{re.escape(str(file))}:\d: SyntaxError: ", caught.value.message)
+
+
+def test_of_a_module_with_a_zero_byte_the_one_that_imports_it_is_named(tmp_path: Path) -> None:
+    """Python does not say more."""
+    folder = write(tmp_path / "app", disc_a="x = 1\nimport disc_zero\n", disc_zero="x = '\0'\n")
+    with pytest.raises(HostError, match=r"disc_a\.py:2: SyntaxError: .*null bytes"):
+        names(folder)
+
+
+def test_a_text_of_megabytes_is_cut(tmp_path: Path) -> None:
+    file = write(tmp_path, disc_long="raise ValueError('x' * 5_000_000)\n") / "disc_long.py"
+    with pytest.raises(HostError, match=r"ValueError: x+\.\.\. \(5000000 characters\)$") as caught:
+        names(file)
+    assert len(caught.value.message) < 3000
+
+
+def test_a_developer_can_stop_an_import(tmp_path: Path) -> None:
+    write(tmp_path, disc_stop="raise KeyboardInterrupt\n")
+    with pytest.raises(KeyboardInterrupt):
+        names(tmp_path / "disc_stop.py")
+
+
+def test_a_value_that_cannot_be_asked_what_it_is_does_no_harm(tmp_path: Path) -> None:
+    text = WORKER.format(name="proxied") + PROXY
+    write(tmp_path, disc_proxy=text)
+    assert names(tmp_path / "disc_proxy.py") == ["proxied"]
+    assert names(tmp_path / "disc_proxy.py") == ["proxied"]
 
 
 def test_a_package_that_imports_something_missing_is_not_itself_called_missing(tmp_path: Path) -> None:

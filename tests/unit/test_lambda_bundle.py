@@ -106,13 +106,44 @@ def test_a_function_that_is_nowhere_is_refused(bundle: Bundle, tmp_path: Path) -
     assert caught.value.code == "function_not_in_bundle"
 
 
-@pytest.mark.parametrize("statement", ["raise ValueError('at import')", "import sys; sys.exit('at import')"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "raise ValueError('at import')",
+        "import sys; sys.exit('at import')",
+        "raise KeyboardInterrupt('at import')",
+        "raise GeneratorExit('at import')",
+        "raise type('Odd', (BaseException,), {})('at import')",
+    ],
+)
 def test_an_import_that_fails_names_file_and_line(bundle: Bundle, tmp_path: Path, statement: str) -> None:
     manifest = bundle(bundled_base=BASE, bundled_ship=SHIP)
     (tmp_path / "bundled_ship.py").write_text(f"x = 1\n{statement}\n")
     with pytest.raises(HostError, match=r"bundled_ship.py:2: \w+: at import") as caught:
         load_workers(manifest, {"shop::ship"})
     assert caught.value.code == "worker_import_failed"
+
+
+def test_an_error_without_a_text_is_told_all_the_same(bundle: Bundle, tmp_path: Path) -> None:
+    manifest = bundle(bundled_base=BASE, bundled_ship=SHIP)
+    mute = "class Mute(Exception):\n    def __str__(self): raise OSError\nraise Mute\n"
+    (tmp_path / "bundled_ship.py").write_text(mute)
+    with pytest.raises(HostError, match=r"bundled_ship.py:3: Mute: .*its text cannot be had") as caught:
+        load_workers(manifest, {"shop::ship"})
+    assert caught.value.code == "worker_import_failed"
+
+
+def test_a_value_of_the_code_that_cannot_be_asked_what_it_is_does_no_harm(bundle: Bundle, tmp_path: Path) -> None:
+    manifest = bundle(bundled_base=BASE, bundled_ship=SHIP)
+    proxy = "class Proxy:\n    @property\n    def __class__(self): raise RuntimeError\nrequest = Proxy()\n"
+    (tmp_path / "bundled_ship.py").write_text(SHIP + proxy)
+    assert len(load_workers(manifest, {"shop::ship"})) == 1
+
+
+def test_code_that_puts_something_else_in_place_of_its_module_is_loaded(bundle: Bundle, tmp_path: Path) -> None:
+    manifest = bundle(bundled_base=BASE, bundled_ship=SHIP)
+    (tmp_path / "bundled_ship.py").write_text(f"{SHIP}\nimport sys\nsys.modules[__name__] = object()\n")
+    assert load_workers(manifest, {"shop::ship"}) != []
 
 
 def test_a_manifest_is_read_from_the_root(bundle: Bundle, tmp_path: Path) -> None:

@@ -195,25 +195,108 @@ def test_a_target_that_is_not_in_the_project_is_named(tmp_path: Path, target: st
     assert Path(target).name in error.message
 
 
-def test_code_that_ends_the_process_is_told_with_its_last_words(tmp_path: Path) -> None:
-    write(tmp_path, found_end="import os\nprint('farewell', flush=True)\nos._exit(7)\n")
+KILLING = {
+    "os._exit(7)": "SystemExit: os._exit(7)",
+    "os.abort()": "the process that imports it ended with SIGABRT and no answer",
+    "ctypes.string_at(0)": "the process that imports it ended with SIGSEGV and no answer",
+}
+
+
+@pytest.mark.parametrize("statement", KILLING)
+def test_code_that_ends_the_process_is_told_with_its_line(tmp_path: Path, statement: str) -> None:
+    file = write(tmp_path, found_end=f"import ctypes, os\ndef end():\n    {statement}\nend()\n") / "found_end.py"
     error = refusal(tmp_path, "found_end.py")
-    assert error.code == "discovery_failed"
-    assert "ended with 7" in error.message
+    assert error.code == "worker_import_failed"
+    assert error.message.startswith(f"{file}:3: {KILLING[statement]}")
+
+
+@pytest.mark.parametrize(
+    ("statement", "end"), [("os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL"), ("posix._exit(7)", "7")]
+)
+def test_code_that_ends_the_process_at_once_is_told_with_its_last_words(
+    tmp_path: Path, statement: str, end: str
+) -> None:
+    write(tmp_path, found_end=f"import os, posix, signal\nprint('farewell', flush=True)\n{statement}\n")
+    error = refusal(tmp_path, "found_end.py")
+    assert error.code == "worker_import_failed"
+    assert error.message.startswith(f"found_end.py: the process that imports it ended with {end} and no answer")
     assert error.message.endswith("farewell")
 
 
-def test_code_that_waits_for_ever_is_given_up(tmp_path: Path) -> None:
-    """With what it has started: that would hold the pipes open."""
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        ("raise GeneratorExit('no')", "GeneratorExit: no"),
+        ("raise type('Odd', (BaseException,), {'__str__': None})", "its text cannot be had"),
+        ("y = '\0'", "source code string cannot contain null bytes"),
+        ("raise ValueError('x' * 5_000_000)", "(5000000 characters)"),
+    ],
+)
+def test_whatever_comes_out_of_an_import_is_told_with_its_line(tmp_path: Path, statement: str, told: str) -> None:
+    file = write(tmp_path, found_odd=f"x = 1\n{statement}\n") / "found_odd.py"
+    error = refusal(tmp_path, "found_odd.py")
+    assert error.code == "worker_import_failed"
+    first = error.message.splitlines()[0]
+    assert first.startswith(f"{file}:2: ")
+    assert told in first
+    assert len(error.message) < 20_000
+
+
+def test_a_file_that_is_no_text_is_told_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "found_bytes.py").write_bytes(b"x = 1\ny = '\xe4'\n")
+    error = refusal(tmp_path, "found_bytes.py")
+    assert error.code == "worker_import_failed"
+    assert error.message.startswith(f"{tmp_path / 'found_bytes.py'}:2: SyntaxError: ")
+
+
+def test_code_that_waits_for_ever_is_given_up_with_the_line_that_waits(tmp_path: Path) -> None:
+    """With what it has started."""
     text = """
         import subprocess, sys, threading
         subprocess.Popen([sys.executable, "-c", "import threading; threading.Event().wait()"])
         threading.Event().wait()
     """
-    write(tmp_path, found_wait=text)
+    file = write(tmp_path, found_wait=text) / "found_wait.py"
     error = refusal(tmp_path, "found_wait.py", timeout=timedelta(seconds=1))
     assert error.code == "discovery_timeout"
-    assert error.message.startswith("found_wait.py: the import took longer than 1 s.")
+    assert error.message.startswith(f"{file}:4: the import took longer than 1 s.")
+
+
+HARMLESS = {
+    "megabytes on stdout": "print('x' * 5_000_000)",
+    "a thread that does not end": "import threading; threading.Thread(target=threading.Event().wait).start()",
+    "a thread and no stdout": """
+        import sys, threading
+        threading.Thread(target=threading.Event().wait).start()
+        sys.stdout = None
+    """,
+    "a forked process that does not end": """
+        import os, threading
+        if os.fork() == 0:
+            threading.Event().wait()
+    """,
+    "a forked process that ends": """
+        import os
+        if os.fork() == 0:
+            os._exit(0)
+        os.wait()
+    """,
+    "a module that cannot be asked for its file": """
+        import sys, types
+        class Late(types.ModuleType):
+            def __getattr__(self, name):
+                raise ImportError(name)
+        sys.modules["late"] = Late("late")
+    """,
+}
+
+
+@pytest.mark.parametrize("left", HARMLESS)
+def test_what_the_code_leaves_behind_does_not_hold_up_the_answer(tmp_path: Path, left: str) -> None:
+    write(tmp_path, found_left=WORKER.format(id="shop::pay", path="pay") + dedent(HARMLESS[left]))
+    app = discover_app(["found_left.py"], None, project_root=tmp_path, env=os.environ, timeout=timedelta(seconds=20))
+    assert app.manifest["targets"] == ["found_left"]
 
 
 def test_a_process_that_the_code_leaves_running_does_not_hold_up_the_answer(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from iii_runtime.core.config.values import (
     Architecture,
     HttpConfig,
+    LambdaPython,
     QueueConfig,
     StageConfig,
     StateConfig,
@@ -81,6 +82,7 @@ def _refuse(message: str, *, whatever: bool = False) -> BeforeValidator:
 _Port = Annotated[int, Field(ge=0, le=65535)]
 _Count = Annotated[int, Field(ge=0, le=_U32)]
 _Positive = Annotated[int, Field(ge=1, le=_U32)]
+_Throttle = Annotated[int, Field(ge=1, le=2**31 - 1)]
 _Text = Annotated[str, _matches(r"(?s).*\S.*", "a text that is not empty")]
 _Host = Annotated[str, _matches(r"[^\s/]+", "a host name or an address")]
 _Origin = Annotated[
@@ -196,10 +198,10 @@ class StageSection(Section):
     production: bool | None = None
     memory_mb: Annotated[int, Field(ge=MIN_MEMORY_MB, le=MAX_MEMORY_MB)] | None = None
     architecture: Architecture | None = None
-    python: Annotated[str, _matches(r"3\.\d+", "a version such as '3.14', in quotes")] | None = None
+    python: LambdaPython | None = None
     log_retention_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731] | None = None
-    throttle_rate: _Positive | None = None
-    throttle_burst: _Positive | None = None
+    throttle_rate: _Throttle | None = None
+    throttle_burst: _Throttle | None = None
     oldest_message_alarm_s: Annotated[int, Field(ge=60, le=1_209_600)] | None = None
     stacks: Annotated[int, Field(ge=1, le=50)] | None = None
     tracing: bool | None = None

@@ -17,6 +17,8 @@ DEFAULT_STAGE = "dev"
 
 StreamAuth: TypeAlias = Literal["iam", "ticket", "none"]
 Architecture: TypeAlias = Literal["arm64", "x86_64"]
+LambdaPython: TypeAlias = Literal["3.11", "3.12", "3.13", "3.14", "3.15"]
+"""The runtimes of Lambda on which this package runs."""
 
 
 @frozen(kw_only=True)
@@ -166,7 +168,7 @@ class StageConfig:
     production: bool = False
     memory_mb: int = 512
     architecture: Architecture = "arm64"
-    python: str = "3.14"
+    python: LambdaPython = "3.14"
     log_retention_days: int = 30
     throttle_rate: int = 50
     throttle_burst: int = 100

@@ -12,7 +12,7 @@ from types import ModuleType
 from iii_runtime.core.errors import HostError
 from iii_runtime.core.registry import Catalog
 from iii_runtime.core.worker import Worker, collecting_workers
-from iii_runtime.hosts.import_failure import import_failed
+from iii_runtime.hosts.module_workers import workers_in
 from iii_runtime.plan.manifest import MANIFEST_NAME, Manifest, read_manifest
 
 _log = logging.getLogger("iii_runtime.host")
@@ -92,14 +92,15 @@ def _import_all(names: Iterable[str]) -> list[Worker]:
         modules = [_import(name) for name in names]
     # A module that was imported before created its workers then.
     for module in modules:
-        for value in vars(module).values():
-            if isinstance(value, Worker) and value not in workers:
-                workers.append(value)
+        workers += [worker for worker in workers_in(module) if worker not in workers]
     return workers
 
 
 def _import(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        # All there is: nobody stops an import on Lambda, so whatever comes out of it is a fault of the code.
+        from iii_runtime.hosts.import_failure import import_failed  # noqa: PLC0415 - most imports do well
+
         raise import_failed(name, error) from error

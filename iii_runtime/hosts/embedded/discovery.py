@@ -13,6 +13,7 @@ from types import ModuleType
 from iii_runtime.core.errors import HostError
 from iii_runtime.core.worker import Worker, collecting_workers
 from iii_runtime.hosts.import_failure import import_failed
+from iii_runtime.hosts.module_workers import workers_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +53,7 @@ def discover(targets: Sequence[str]) -> Discovered:
         names = [name for target in targets for name in _import_target(target)]
     # A module that was imported earlier in this process created its workers then.
     for name in [name for name in names if name in before]:
-        found = [value for value in vars(sys.modules[name]).values() if isinstance(value, Worker)]
-        workers.extend(worker for worker in found if worker not in workers)
+        workers += [worker for worker in workers_in(sys.modules.get(name)) if worker not in workers]
     if not workers:
         raise HostError(
             f"{', '.join(targets)}: no worker found. A worker file calls `worker = register_worker(...)`.",
@@ -70,13 +70,14 @@ def _import_target(target: str) -> list[str]:
             _put_on_path(Path.cwd())
             return _import_modules(importlib.import_module(target))
         return _import_folder(path.resolve()) if path.is_dir() else [_import_file(path.resolve())]
-    except HostError:
+    except (HostError, KeyboardInterrupt):
+        # The second is a developer who will not wait.
         raise
     except ModuleNotFoundError as error:
         if is_module and error.name is not None and f"{target}.".startswith(f"{error.name}."):
             raise HostError(f"{target}: no such file, folder or module.", code="worker_not_found") from error
         raise import_failed(target, error) from error
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise import_failed(target, error) from error
 
 

@@ -7,12 +7,15 @@ answer: `{"manifest": {...}, "code": {...}}`, or `{"error": {code, message}}`. W
 
 from __future__ import annotations
 
+import faulthandler
 import io
 import json
 import os
+import resource
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -21,27 +24,64 @@ from iii_runtime.core.config.stored import config_from_json
 from iii_runtime.core.errors import IiiError
 from iii_runtime.core.payload import Json
 from iii_runtime.hosts.embedded.discovery import discover
+from iii_runtime.hosts.import_failure import import_failed
 from iii_runtime.plan.manifest import describe_app
 
 _OURS = "iii_runtime"
+_MAX_TRACEBACK = 10_000
 
 
 def main() -> None:
-    """Answer the request on stdin and end the process, whatever threads the user's code has started."""
-    request = json.load(sys.stdin)
-    sys.stdin = io.StringIO()
-    # The descriptor, not only `sys.stdout`: a library or a child process may write to it as well.
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    """Answer the request on stdin and end the process, whatever the user's code has started or broken."""
+    # What kills the process says first where it was; the parent kills with SIGABRT what takes too long.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    faulthandler.enable(file=os.dup(2), all_threads=False)
+    end = os._exit
     try:
-        answer = describe(request, Path.cwd())
+        request = json.load(sys.stdin)
+        sys.stdin = io.StringIO()
+        # The descriptor, not only `sys.stdout`: a library or a child process may write to it as well.
+        answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        os.dup2(2, 1)
+        answer = _answer(request, Path.cwd())
+        json.dump(answer, answers)
+        answers.close()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # the user's code may have closed or replaced them
+                stream.flush()
+    except BaseException:  # noqa: BLE001 - the parent is told, and the process ends
+        traceback.print_exc(file=sys.__stderr__)
+        end(1)
+    end(0)
+
+
+def _answer(request: Mapping[str, Any], root: Path) -> dict[str, Json]:
+    try:
+        with _exits_raise():
+            return describe(request, root)
     except IiiError as error:
-        answer = {"error": {"code": error.code, "message": _told(error)}}
-    json.dump(answer, answers)
-    answers.close()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+        return {"error": {"code": error.code, "message": _told(error)}}
+    except BaseException as error:  # noqa: BLE001 - nobody interrupts the child: it is a fault of the code
+        failure = import_failed(", ".join(request["targets"]), error)
+        failure.__cause__ = error
+        return {"error": {"code": failure.code, "message": _told(failure)}}
+
+
+@contextmanager
+def _exits_raise() -> Iterator[None]:
+    """Let `os._exit` raise here, so that there is a line to tell. In a process that the code forks it ends that one."""
+    end, own = os._exit, os.getpid()
+
+    def refuse(code: int) -> None:
+        if os.getpid() != own:
+            end(code)
+        raise SystemExit(f"os._exit({code})")
+
+    os._exit = refuse  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        os._exit = end
 
 
 def describe(request: Mapping[str, Any], root: Path) -> dict[str, Json]:
@@ -70,8 +110,8 @@ def _told(error: IiiError) -> str:
     start = cause.__traceback__
     while start is not None and start.tb_next is not None and _is_import(start.tb_frame.f_code.co_filename):
         start = start.tb_next
-    lines = traceback.format_exception(type(cause), cause, start)
-    return f"{error.message}\n{''.join(lines)}".rstrip()
+    lines = "".join(traceback.format_exception(type(cause), cause, start))
+    return f"{error.message}\n{lines if len(lines) <= _MAX_TRACEBACK else lines[:_MAX_TRACEBACK] + '...'}".rstrip()
 
 
 def _is_import(filename: str) -> bool:
@@ -94,7 +134,8 @@ def _code(root: Path, targets: Sequence[str]) -> dict[str, Json]:
 
 
 def _file_of(module: ModuleType) -> Path | None:
-    file = getattr(module, "__file__", None)
+    # Not by `getattr`: a module that loads itself only when it is asked for something may fail to.
+    file = getattr(module, "__dict__", {}).get("__file__")
     return Path(file).resolve() if isinstance(file, str) else None
 
 

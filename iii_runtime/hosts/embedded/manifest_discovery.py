@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,12 +14,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import IO, Any
 
 from iii_runtime.adapters.config_file import load_config
 from iii_runtime.core.config import Config
 from iii_runtime.core.config.stored import config_to_json
 from iii_runtime.core.errors import HostError
+from iii_runtime.hosts.import_failure import innermost_place
 
 TIMEOUT = timedelta(seconds=120)
 """How long the import of an app may take."""
@@ -37,6 +39,9 @@ _HARMLESS = {
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
 }
 _LAST_LINES = 20
+_LAST_CHARACTERS = 4000
+_LAST_WORDS = timedelta(seconds=5)
+_DUMP = "Fatal Python error: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,33 +93,37 @@ def discover_app(
 
     Raises:
         ConfigError: The configuration cannot be used.
-        HostError: `worker_not_found`, `worker_import_failed` (with file, line and traceback), `module_name_taken`, as
-            from `discover`; `worker_outside_project`: a bundle could not have it; `discovery_timeout`;
-            `discovery_failed`: the code has ended the process. Any other code is that of a registration.
+        HostError: `worker_import_failed`, with file, line and traceback; if the code has killed the process, with the
+            line where that is known. `discovery_timeout`, with the line that waits. `worker_outside_project`: a bundle
+            could not have it. `worker_not_found` and `module_name_taken`, as from `discover`. Any other code is that
+            of a registration.
     """
     root = project_root.resolve()
     _check_inside(targets, root)
     request = {"targets": list(targets), "config": config_to_json(_read_config(config_path, root, env))}
-    # A file and not a pipe: a process that the user's code leaves running would keep a pipe open.
-    with TemporaryFile() as said:
+    # Files and not pipes: a process that the user's code leaves running would keep a pipe open.
+    with TemporaryFile() as asked, TemporaryFile() as answered, TemporaryFile() as said:
+        asked.write(json.dumps(request).encode())
+        asked.seek(0)
         child = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             # -P: a file of the project must not be taken for a module of Python's own; -B: nothing is written there.
             [sys.executable, "-P", "-B", "-m", _CHILD],
             cwd=root,
             env={name: value for name, value in env.items() if not name.startswith(_HIDDEN)} | _HARMLESS,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdin=asked,
+            stdout=answered,
             stderr=said,
             start_new_session=True,
         )
         try:
-            answer, _ = child.communicate(json.dumps(request).encode(), timeout=timeout.total_seconds())
-        except subprocess.TimeoutExpired as error:
-            raise _too_slow(targets, timeout) from error
+            child.wait(timeout.total_seconds())
+        except subprocess.TimeoutExpired:
+            raise _too_slow(targets, timeout, _stopped(child, said)) from None
         finally:
             _end(child)
+        answered.seek(0)
         said.seek(0)
-        return _read_answer(answer, said.read().decode(errors="backslashreplace"), child.returncode, targets)
+        return _read_answer(answered.read(), said.read().decode(errors="backslashreplace"), child.returncode, targets)
 
 
 def _check_inside(targets: Sequence[str], root: Path) -> None:
@@ -141,11 +150,11 @@ def _read_answer(answer: bytes, said: str, returncode: int, targets: Sequence[st
     try:
         found = json.loads(answer)
     except ValueError:
-        last = "\n".join(said.rstrip().splitlines()[-_LAST_LINES:])
+        place, last = _last_words(said)
         raise HostError(
-            f"{', '.join(targets)}: the process that imported it ended with {returncode} and no answer. Code must not "
-            f"end the process while it is imported.\n{last}".rstrip(),
-            code="discovery_failed",
+            f"{place or ', '.join(targets)}: the process that imports it ended with {_shown(returncode)} and no "
+            f"answer. Code must not end the process while it is imported.\n{last}".rstrip(),
+            code="worker_import_failed",
         ) from None
     sys.stderr.write(said)
     if "error" in found:
@@ -155,12 +164,34 @@ def _read_answer(answer: bytes, said: str, returncode: int, targets: Sequence[st
     )
 
 
-def _too_slow(targets: Sequence[str], timeout: timedelta) -> HostError:
+def _too_slow(targets: Sequence[str], timeout: timedelta, said: str) -> HostError:
+    place, last = _last_words(said)
     return HostError(
-        f"{', '.join(targets)}: the import took longer than {timeout.total_seconds():g} s. A module waits for "
-        "something while it is imported; do that in the function.",
+        f"{place or ', '.join(targets)}: the import took longer than {timeout.total_seconds():g} s. A module waits for "
+        f"something while it is imported; do that in the function.\n{last}".rstrip(),
         code="discovery_timeout",
     )
+
+
+def _stopped(child: subprocess.Popen[bytes], said: IO[bytes]) -> str:
+    """End a child so that it tells where it was, and return what it has written."""
+    child.send_signal(signal.SIGABRT)
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(_LAST_WORDS.total_seconds())
+    said.seek(0)
+    return said.read().decode(errors="backslashreplace")
+
+
+def _last_words(said: str) -> tuple[str | None, str]:
+    """Return where a process was when it was killed, if it could tell, and the end of what it had written before."""
+    before, _, stack = said.rpartition(_DUMP) if _DUMP in said else (said, "", "")
+    places = [(file, int(line)) for file, line in re.findall(r'^  File "(.+)", line (\d+)', stack, re.MULTILINE)]
+    last = before[-_LAST_CHARACTERS:].rstrip().splitlines()[-_LAST_LINES:]
+    return innermost_place(places), "\n".join(last)
+
+
+def _shown(returncode: int) -> str:
+    return str(returncode) if returncode >= 0 else signal.Signals(-returncode).name
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -168,6 +199,3 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
-    for pipe in (child.stdin, child.stdout):
-        if pipe is not None and not pipe.closed:
-            pipe.close()
