@@ -3,7 +3,7 @@
 Write a worker against these names, run it with `iii-runtime dev`.
 """
 
-from iii_runtime.core.api_types import ApiRequest, ApiResponse
+from iii_runtime.core.api_types import ApiRequest, ApiResponse, IamCaller, JwtCaller
 from iii_runtime.core.errors import (
     EnqueueError,
     IiiError,
@@ -37,11 +37,13 @@ __all__ = [
     "EnqueueResult",
     "FunctionRef",
     "Http",
+    "IamCaller",
     "IiiError",
     "InitOptions",
     "InputInvalidError",
     "Invocation",
     "InvocationError",
+    "JwtCaller",
     "Logger",
     "NonRetryableError",
     "NotAttachedError",

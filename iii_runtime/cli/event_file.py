@@ -71,6 +71,7 @@ def _request(call: HttpCall, function: ListedFunction) -> Json:
         query=call.query,
         headers=call.headers,
         body=call.body,
+        caller=call.caller,
     )
     return to_json(request, "the request")
 

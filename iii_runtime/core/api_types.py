@@ -7,13 +7,75 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from iii_runtime.core.frozen import frozen
 
 BodyT = TypeVar("BodyT")
 
 _NO_BODY = object()
+
+
+@frozen(kw_only=True)
+class JwtCaller:
+    """Who calls a route with `auth: jwt`: what the token says, which API Gateway has checked.
+
+    The claims are not part of its text, so that no log has them by accident.
+
+    Attributes:
+        claims: By name, as API Gateway hands them over: each is text, a number or a list in the token too.
+        scopes: What the claim `scope` or `scp` grants.
+    """
+
+    claims: Mapping[str, Any] = field(repr=False)
+    scopes: tuple[str, ...] = ()
+
+
+@frozen(kw_only=True)
+class IamCaller:
+    """Who calls a route with `auth: iam`: the AWS principal whose credentials have signed the request.
+
+    Attributes:
+        arn: Of the user, or of the session of a role.
+        account: Its AWS account.
+        user_id: The unique id of the principal; of a role with the name of the session.
+        cognito_identity: Id of the identity, if the credentials come from an identity pool of Cognito. All identities
+            of a pool may have the same `arn` and `user_id`.
+    """
+
+    arn: str
+    account: str
+    user_id: str
+    cognito_identity: str | None = None
+
+
+Caller: TypeAlias = JwtCaller | IamCaller
+
+
+def describe_caller(caller: Caller | None) -> dict[str, Any] | None:
+    """Return the member `caller` of a request dict."""
+    if isinstance(caller, JwtCaller):
+        return {"type": "jwt", "claims": dict(caller.claims), "scopes": list(caller.scopes)}
+    if isinstance(caller, IamCaller):
+        members = {"arn": caller.arn, "account": caller.account, "user_id": caller.user_id}
+        return {"type": "iam", **members, "cognito_identity": caller.cognito_identity}
+    return None
+
+
+def caller_of(described: object) -> Caller | None:
+    """Return the caller of a request dict: the reverse of `describe_caller`. Whatever else is there is nobody."""
+    match described:
+        case {"type": "jwt", "claims": Mapping() as claims, "scopes": list() | tuple() as scopes}:
+            return JwtCaller(claims=claims, scopes=tuple(scopes))
+        case {
+            "type": "iam",
+            "arn": str() as arn,
+            "account": str() as account,
+            "user_id": str() as user_id,
+            "cognito_identity": (str() | None) as identity,
+        }:
+            return IamCaller(arn=arn, account=account, user_id=user_id, cognito_identity=identity)
+    return None
 
 
 @frozen(kw_only=True)
@@ -30,6 +92,8 @@ class ApiRequest(Generic[BodyT]):
         headers: By lower-case name.
         body: The JSON value for JSON types, text for `text/*` and forms, bytes for others, None when empty.
         trigger: `{"type": "http", "path": ..., "method": ...}`, as registered.
+        caller: Who calls, as API Gateway has found out: a `JwtCaller` or an `IamCaller` on a route with that `auth`.
+            None on a route with `auth: none`, and on this machine, where nobody looks.
     """
 
     path: str = ""
@@ -39,12 +103,13 @@ class ApiRequest(Generic[BodyT]):
     headers: Mapping[str, str] = field(default_factory=dict)
     body: BodyT | None = None
     trigger: Mapping[str, str] = field(default_factory=dict)
+    caller: Caller | None = None
 
     @classmethod
     def from_request(cls, request: Mapping[str, Any]) -> ApiRequest[Any]:
         """Return the request dict as a value; unknown members are ignored, missing ones take their default."""
-        names = cls.__dataclass_fields__
-        return cast("ApiRequest[Any]", cls(**{name: request[name] for name in names if name in request}))
+        members = {name: request[name] for name in cls.__dataclass_fields__ if name in request}
+        return cast("ApiRequest[Any]", cls(**members | {"caller": caller_of(members.get("caller"))}))
 
 
 @frozen(init=False)

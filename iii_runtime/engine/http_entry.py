@@ -11,6 +11,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from iii_runtime.core.api_types import Caller
 from iii_runtime.core.call import Call
 from iii_runtime.core.errors import IiiError, InputInvalidError, InvocationError, StoreError
 from iii_runtime.core.http import (
@@ -41,12 +42,12 @@ from iii_runtime.core.http import (
     validation_failed,
 )
 from iii_runtime.core.message import MAX_ERROR_BYTES, bounded_error
-from iii_runtime.core.payload import LARGE_BYTES, Json, to_json
+from iii_runtime.core.payload import LARGE_BYTES
 from iii_runtime.core.registry import Catalog
 from iii_runtime.core.trace import is_traceparent, usable_baggage
 from iii_runtime.core.triggers import Http
 from iii_runtime.engine.conditions import condition_holds
-from iii_runtime.engine.http_idempotency import IdempotentAnswers
+from iii_runtime.engine.http_idempotency import IdempotentAnswers, key_scope
 from iii_runtime.engine.runtime import Runtime
 
 _log = logging.getLogger("iii_runtime.http")
@@ -63,6 +64,7 @@ class HttpCall:
         query: Raw query string, without `?`.
         headers: Pairs in order.
         body: Raw bytes, within the host's size limit.
+        caller: Who sent it, if whoever authorised the request says so.
     """
 
     method: str
@@ -70,6 +72,7 @@ class HttpCall:
     query: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
+    caller: Caller | None = None
 
     @property
     def named(self) -> dict[str, str]:
@@ -132,7 +135,8 @@ class HttpEntry:
             # Whatever went wrong, it is the answer under this key: the function may have run.
             return _caught(self._run(match.route.target, request, error_id), error_id)
 
-        key, scope = request["headers"][_KEY_HEADER], f"{match.route.method} {match.route.pattern}"
+        key = request["headers"][_KEY_HEADER]
+        scope = key_scope(f"{match.route.method} {match.route.pattern}", call.caller)
         return await self._idempotent.answer(key, scope, _fingerprint(call), run, error_id)
 
     async def _run(self, target: _Target, request: dict[str, Any], error_id: str) -> HttpReply:
@@ -151,25 +155,26 @@ class HttpEntry:
             if not await condition_holds(self._runtime.invoker, target.condition, call):
                 return condition_not_met(error_id)
             result = await self._runtime.invoker.invoke_raw(call)
+            reply = render_response(result)
             if isinstance(result, Mapping) and result and not result.keys() & RESPONSE_MEMBERS:
                 message = "result not sent: an http function answers with `body`, `status_code` or `headers`"
                 _log.warning(
                     message, extra={"iii": {"function_id": target.function_id, "members": sorted(map(str, result))}}
                 )
-            return render_response(result)
+            return reply
         except InvocationError as error:
             return self._failed(error, call, error_id)
         except StoreError as error:
             return _internal_error(error, error.code, error_id)
         except ResultInvalidError as error:
-            _log.error("response invalid", extra={"iii": {"function_id": target.function_id, "error": error.message}})
+            fields = {"function_id": target.function_id, "error": error.message, "error_id": error_id}
+            _log.error("response invalid", exc_info=error.__cause__, extra={"iii": fields})
             return http_error_reply(error, error_id)
 
     def _failed(self, error: InvocationError, call: Call, error_id: str) -> HttpReply:
         own = error.function_id == call.function_id
         if own and isinstance(error.__cause__, InputInvalidError):
-            details: list[Json] = [to_json(problem) for problem in error.__cause__.details]
-            return validation_failed(_told(error.message), details, error_id)
+            return validation_failed(_told(error.message), error.__cause__.details, error_id)
         if own and error.code == "TIMEOUT":
             fields = {"function_id": call.function_id, "error": error.message, "error_id": error_id}
             _log.error("function timed out", extra={"iii": fields})
@@ -204,6 +209,13 @@ class HttpEntry:
             self._table = (catalog, _table_of(routes))
         return self._table[1]
 
+    def guarded_routes(self) -> tuple[str, ...]:
+        """Return the routes that not everybody may call, such as `GET /orders`, sorted. Nothing here guards them."""
+        default = self._runtime.app.config.http.auth
+        kinds = [spec.kind for spec in self._runtime.app.catalog.triggers if isinstance(spec.kind, Http)]
+        guarded = [kind for kind in kinds if (kind.auth or default or "none") != "none"]
+        return tuple(sorted(f"{kind.method.upper()} {kind.path}" for kind in guarded))
+
     def with_cors(self, call: HttpCall, reply: HttpReply) -> HttpReply:
         """Return `reply` with the headers that let a browser's page read it. For answers a host gives by itself."""
         cors = self._runtime.app.config.http.cors
@@ -230,6 +242,7 @@ async def _read(call: HttpCall, match: Matched[_Target]) -> dict[str, Any]:
         query=call.query,
         headers=call.headers,
         body=call.body,
+        caller=call.caller,
     )
     # Decoding the largest body takes seconds, in which everybody else must be served.
     return await asyncio.to_thread(build) if len(call.body) > LARGE_BYTES else build()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from typing import Any
 
+from iii_runtime.core.api_types import Caller, IamCaller
 from iii_runtime.core.errors import StoreError
-from iii_runtime.core.http import HttpReply, error_reply
+from iii_runtime.core.http import HttpReply, error_reply, unavailable
 from iii_runtime.engine.runtime import Runtime
 from iii_runtime.ports.response_store import Begun, InProgress, Mismatch, StoredResponse
 
@@ -17,6 +20,9 @@ _log = logging.getLogger("iii_runtime.http")
 _MAX_KEY_CHARACTERS = 256
 _FINISH_TRIES = 600
 _FINISH_PAUSE = timedelta(seconds=1)
+_RETRY_AFTER_S = 1
+_PASSING = frozenset({"store_throttled", "store_unavailable", "store_locked", "store_conflict", "store_full"})
+"""What a store says for a while; the same request may be accepted later."""
 
 
 class IdempotentAnswers:
@@ -42,19 +48,26 @@ class IdempotentAnswers:
 
         Args:
             key: As the client sent it.
-            scope: Within which keys are compared: the route.
+            scope: Within which keys are compared, see `key_scope`.
             fingerprint: Tells other requests with the same key from a repetition.
             run: Carries the request out. What it raises is stored nowhere, so it is not to raise.
             error_id: Names this request in an error reply and in the log.
 
         Raises:
-            StoreError: The key could not be reserved; nothing ran.
+            StoreError: The key could not be reserved, for a reason that stays; nothing ran. One that passes is a 503.
         """
         if not 1 <= len(key) <= _MAX_KEY_CHARACTERS:
             message = f"Idempotency-Key must have 1 to {_MAX_KEY_CHARACTERS} characters"
             return error_reply(400, "IDEMPOTENCY_KEY_INVALID", message, error_id)
         scoped = f"{scope} {key}"
-        reservation = await self._runtime.stores.responses.begin(scoped, fingerprint, self._holder)
+        try:
+            reservation = await self._runtime.stores.responses.begin(scoped, fingerprint, self._holder)
+        except StoreError as error:
+            if error.code not in _PASSING:
+                raise
+            fields = {"error": error.message, "code": error.code, "error_id": error_id}
+            _log.error("key not reserved", extra={"iii": fields})
+            return unavailable("the Idempotency-Key cannot be reserved at the moment", _RETRY_AFTER_S, error_id)
         if isinstance(reservation, StoredResponse):
             headers = (*reservation.headers, ("Idempotency-Replayed", "true"))
             return HttpReply(status=reservation.status, headers=headers, body=reservation.body)
@@ -103,3 +116,25 @@ class IdempotentAnswers:
             if await self._finish(key, response, error_id):
                 return
         _log.error("response given up; a repetition may run again", extra={"iii": {"error_id": error_id}})
+
+
+def key_scope(route: str, caller: Caller | None) -> str:
+    """Return within which keys are compared: the route, and whoever calls it, so that nobody gets another's answer.
+
+    A caller keeps their keys when their token is renewed. A token without `sub` names nobody; its keys are its own.
+
+    Args:
+        route: Method and pattern.
+        caller: Who sent the request; None for all that nobody has asked who they are.
+    """
+    if caller is None:
+        return route
+    identity: list[object]
+    if isinstance(caller, IamCaller):
+        identity = ["iam", caller.account, caller.arn, caller.user_id, caller.cognito_identity]
+    elif "sub" in caller.claims:
+        identity = ["jwt", caller.claims.get("iss"), caller.claims["sub"]]
+    else:
+        identity = ["jwt", dict(caller.claims)]
+    # Hashed, as names and addresses of people are nothing to keep with an answer. No method looks like a hash.
+    return f"{hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()} {route}"

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 from urllib.parse import quote
 
+from iii_runtime.core.api_types import Caller, IamCaller, JwtCaller
 from iii_runtime.core.message import BlobLink, decode_envelope
 from iii_runtime.core.payload import Json, PayloadError, decode_json, decode_stored
 from iii_runtime.engine.http_entry import HttpCall
@@ -21,6 +22,9 @@ _KNOWN = (
     'SQS (Records with eventSource "aws:sqs"), '
     'EventBridge schedules (source "aws.events" or "aws.scheduler")'
 )
+_LAST_YEAR = 9998
+"""What is planned from a tick comes after it, and must be an instant too."""
+
 _PARAMETER = re.compile(r"\{([^{}]+)\}")
 _PATH_CHARACTERS = "/%:@!$&'()*+,;=-._~"
 
@@ -63,7 +67,7 @@ def parse_event(event: object) -> Event:
 
     - API Gateway HTTP API, payload format 2.0 (and function URLs): cookies become a `cookie` header, a base64 body
       becomes bytes. The path is put together from the route and its parameters; where there is none, it is the
-      `rawPath`, without the stage in front of the path of the default endpoint.
+      `rawPath`, without the stage in front of the path of the default endpoint. What its authorizer says is the caller.
     - SQS: every body is a JSON payload, or a message as the runtime sends it, which holds one.
     - EventBridge rule or Scheduler: a tick.
 
@@ -95,6 +99,7 @@ def _http_call(event: Mapping[str, object]) -> HttpCall:
         query=_text(event, "rawQueryString") if event.get("rawQueryString") is not None else "",
         headers=tuple(headers),
         body=_body(event),
+        caller=_caller(_object(context, "authorizer")),
     )
 
 
@@ -118,6 +123,30 @@ def _path(raw: str, context: Mapping[str, object]) -> str:
         raw = raw.removeprefix(f"/{stage}") or "/"
     # API Gateway hands over a path that may be decoded already.
     return quote(raw, safe=_PATH_CHARACTERS)
+
+
+def _caller(authorizer: Mapping[str, object]) -> Caller | None:
+    if authorizer.get("jwt") is not None:
+        jwt = _object(authorizer, "jwt")
+        claims = dict(_object(jwt, "claims"))
+        return JwtCaller(claims=claims, scopes=_texts(jwt, "scopes") or _granted(claims))
+    if authorizer.get("iam") is None:
+        return None
+    iam, where = _object(authorizer, "iam"), "requestContext.authorizer.iam."
+    cognito = _object(iam, "cognitoIdentity")
+    return IamCaller(
+        arn=_text(iam, "userArn", where),
+        account=_text(iam, "accountId", where),
+        user_id=_text(iam, "userId", where),
+        cognito_identity=_text(cognito, "identityId", f"{where}cognitoIdentity.") if cognito else None,
+    )
+
+
+def _granted(claims: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the scopes of a token: API Gateway names them itself only where the route demands some."""
+    granted = claims.get("scope", claims.get("scp"))
+    # A list of a token arrives as text, in brackets.
+    return tuple(granted.strip("[]").split()) if isinstance(granted, str) else ()
 
 
 def _body(event: Mapping[str, object]) -> bytes:
@@ -166,14 +195,15 @@ def _payload(record: Mapping[str, object], index: int) -> Json:
 def _cron_tick(event: Mapping[str, object]) -> CronTick:
     raw = _text(event, "time")
     try:
-        instant = datetime.fromisoformat(raw)
-    except ValueError as error:
-        raise EventUnknownError(f"the event's time is no RFC 3339 instant: {raw[:60]!r}.") from error
-    if instant.tzinfo is None:
-        raise EventUnknownError(f"the event's time has no time zone: {raw[:60]!r}.")
-    return CronTick(
-        event_id=_text(event, "id"), scheduled_at=instant.astimezone(UTC), resources=_texts(event, "resources")
-    )
+        given = datetime.fromisoformat(raw)
+        instant = given.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise EventUnknownError("the event's time is no RFC 3339 instant.") from error
+    if given.tzinfo is None:
+        raise EventUnknownError("the event's time has no time zone.")
+    if instant.year > _LAST_YEAR:
+        raise EventUnknownError(f"the event's time is after the year {_LAST_YEAR}.")
+    return CronTick(event_id=_text(event, "id"), scheduled_at=instant, resources=_texts(event, "resources"))
 
 
 def _object(members: Mapping[str, object], name: str) -> Mapping[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from urllib.parse import parse_qsl, unquote
 from iii_runtime.core.config import CorsConfig
 from iii_runtime.core.payload import Json
 from iii_runtime.plan.app_plan import AppPlan, PlannedRoute
+from tests.aws.authorizers import Authorizers, CallerRefusedError
 from tests.aws.calls import Answered, Call, refuse
 from tests.aws.lambda_service import FunctionFailedError, LambdaService
 
@@ -20,7 +22,11 @@ DOMAIN = "a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com"
 WEBSOCKET_DOMAIN = "w1x2y3z4a5.execute-api.eu-central-1.amazonaws.com"
 WEBSOCKET_STAGE = "live"
 LARGEST_FRAME = 128 * 1024
-LARGEST_BODY = 6 * 1024 * 1024
+LARGEST_PAYLOAD = 6 * 1024 * 1024
+"""Bytes of an event, and of an answer, as JSON: what Lambda takes and returns."""
+
+LARGEST_HEAD = 10_240
+"""Bytes of the request line and the values of the headers."""
 _TEXT = re.compile(r"^(text/|application/(json|javascript|xml|x-www-form-urlencoded)|[^;]*\+(json|xml))")
 
 
@@ -34,11 +40,16 @@ class HttpAnswer:
 
 
 class HttpApi:
-    """Takes requests to the Lambdas of their routes."""
+    """Takes requests to the Lambdas of their routes.
+
+    Attributes:
+        authorizers: Who may call.
+    """
 
     def __init__(self, plan: AppPlan, lambdas: LambdaService, now_ms: Any) -> None:
         self._routes = plan.routes
         self._cors = plan.cors
+        self.authorizers = Authorizers(plan.jwt)
         self._lambdas = lambdas
         self._now_ms = now_ms
 
@@ -59,23 +70,33 @@ class HttpApi:
         return HttpAnswer(status=answer.status, headers=(*kept, *added), body=answer.body)
 
     def _answer(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
+        line = f"{method} {path}?{query} HTTP/1.1" if query else f"{method} {path} HTTP/1.1"
+        if len(line) + sum(map(len, headers.values())) > LARGEST_HEAD:
+            return _message(431, "Request Header Fields Too Large")
         found = self._match(method, path)
         if found is None:
             return _message(404, "Not Found")
-        if len(body) > LARGEST_BODY:
-            return _message(413, "Request Entity Too Large")
         route, parameters = found
         event = self._event(route, parameters, method, path, query, headers, body)
+        try:
+            authorizer = self.authorizers.authorize(route.auth, headers)
+        except CallerRefusedError as refusal:
+            return _message(refusal.status, refusal.message)
+        if authorizer is not None:
+            event["requestContext"]["authorizer"] = authorizer
+        if len(json.dumps(event)) > LARGEST_PAYLOAD:
+            return _message(413, "Request Entity Too Large")
         try:
             return _read(self._lambdas.invoke(route.function, cast(Json, event)))
         except FunctionFailedError:
             return _message(500, "Internal Server Error")
 
     def _match(self, method: str, path: str) -> tuple[PlannedRoute, dict[str, str]] | None:
-        asked = path.strip("/").split("/")
+        # A slash at the end makes it another path, which no route can have.
+        asked = path.removeprefix("/").split("/")
         best: tuple[tuple[bool, ...], PlannedRoute, dict[str, str]] | None = None
         for route in self._routes:
-            segments = route.path.strip("/").split("/")
+            segments = route.path.removeprefix("/").split("/")
             if len(segments) != len(asked) or route.method not in {method, "ANY", "*"}:
                 continue
             parameters = _parameters(segments, asked)
@@ -219,7 +240,7 @@ class WebSocketApi:
 def _parameters(segments: Sequence[str], asked: Sequence[str]) -> dict[str, str] | None:
     parameters: dict[str, str] = {}
     for segment, given in zip(segments, asked, strict=True):
-        if segment.startswith("{"):
+        if segment.startswith("{") and given:
             parameters[segment[1:-1]] = given
         elif segment != given:
             return None
@@ -242,7 +263,8 @@ def _text_of(body: bytes) -> str | None:
 
 
 def _read(answer: Json) -> HttpAnswer:
-    if not isinstance(answer, dict) or not isinstance(answer.get("statusCode"), int):
+    is_answer = isinstance(answer, dict) and isinstance(answer.get("statusCode"), int)
+    if not is_answer or len(json.dumps(answer)) > LARGEST_PAYLOAD:
         return _message(500, "Internal Server Error")
     given: Any = answer
     text = str(given.get("body") or "")

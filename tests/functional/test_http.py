@@ -40,6 +40,7 @@ async def test_a_function_gets_the_request_of_iii(worker: Worker, host: Host) ->
                 "headers": {"content-type": "application/json", "x-tenant": "t1", "accept": "a/b"},
                 "body": {"n": 1},
                 "trigger": {"type": "http", "path": "/users/:id", "method": "POST"},
+                "caller": None,
             }
         ]
 
@@ -383,31 +384,59 @@ class TestIdempotencyKey:
             await harness.advance(timedelta(seconds=3))
             assert (await harness.http("POST", "/orders", json={}, headers=key)).json() == "done"
 
-    async def test_an_answer_nobody_expected_is_repeated_too(self, worker: Worker, host: Host) -> None:
-        class Evil(dict[str, Any]):
-            def get(self, *_arguments: Any) -> Any:
-                raise RuntimeError("evil")
+    @pytest.mark.parametrize(
+        ("refusal", "status", "code"),
+        [
+            ("store_throttled", 503, "UNAVAILABLE"),
+            ("store_unavailable", 503, "UNAVAILABLE"),
+            ("store_full", 503, "UNAVAILABLE"),
+            ("store_denied", 500, "store_denied"),
+            ("store_corrupt", 500, "store_corrupt"),
+        ],
+    )
+    async def test_a_request_whose_key_cannot_be_reserved_runs_nothing_and_says_whether_to_repeat_it(
+        self, worker: Worker, host: Host, refusal: str, status: int, code: str
+    ) -> None:
+        class Refusing:
+            def __init__(self, inner: Any) -> None:
+                self._inner = inner
+                self.finish = inner.finish
+                self._refuses = True
 
-            keys = items = get
+            async def begin(self, *arguments: Any) -> Any:
+                if not self._refuses:
+                    return await self._inner.begin(*arguments)
+                self._refuses = False
+                raise StoreError("not now", code=refusal)
 
-        worker.function("orders::create", triggers=[Http("POST", "/orders")])(lambda data: Evil(body=1))
+        def wrap(stores: Stores) -> Stores:
+            responses: Any = Refusing(stores.responses)
+            return dataclasses.replace(stores, responses=responses)
+
+        runs: list[Any] = []
+        worker.function("orders::create", triggers=[Http("POST", "/orders")])(runs.append)
         key = {"Idempotency-Key": "k1"}
-        async with host() as harness:
-            replies = [await harness.http("POST", "/orders", json={}, headers=key) for _ in range(2)]
-            assert [(reply.status, code_of(reply)) for reply in replies] == [(500, "INTERNAL_ERROR")] * 2
+        async with host(wrap=wrap) as harness:
+            refused = await harness.http("POST", "/orders", json={}, headers=key)
+            assert (refused.status, code_of(refused), runs) == (status, code, [])
+            assert ("retry-after" in refused.headers) == (status == 503)
+            assert (await harness.http("POST", "/orders", json={}, headers=key)).status == 200
+            assert len(runs) == 1
 
-    async def test_a_key_makes_no_difference_to_the_code_of_a_failure(self, worker: Worker, host: Host) -> None:
-        class Evil(dict[str, Any]):
+    async def test_a_result_that_cannot_be_read_is_a_failure_of_the_function_and_repeated_too(
+        self, worker: Worker, host: Host
+    ) -> None:
+        class Unreadable(dict[str, Any]):
             def get(self, *_arguments: Any) -> Any:
                 raise IiiError("evil", code="evil")
 
             keys = items = get
 
-        worker.function("orders::create", triggers=[Http("POST", "/orders")])(lambda data: Evil(body=1))
+        worker.function("orders::create", triggers=[Http("POST", "/orders")])(lambda data: Unreadable(body=1))
         async with host() as harness:
             for headers in ({}, {"Idempotency-Key": "k1"}, {"Idempotency-Key": "k1"}):
                 reply = await harness.http("POST", "/orders", json={}, headers=headers)
-                assert (reply.status, code_of(reply)) == (500, "evil")
+                assert (reply.status, code_of(reply)) == (500, "RESPONSE_INVALID")
 
 
 class TestCors:

@@ -101,6 +101,7 @@ class TestEvents:
             "headers": {"content-type": "application/json"},
             "body": {"x": 1},
             "trigger": {"type": "http", "path": "/echo/:id", "method": "POST"},
+            "caller": None,
         }
 
     def test_an_http_event_that_fits_no_route_of_the_function_is_refused(self) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from iii_runtime import IamCaller, JwtCaller
 from iii_runtime.core.message import BlobLink, Envelope, encode_envelope
 from iii_runtime.engine.http_entry import HttpCall
 from iii_runtime.hosts.events import CronTick, QueuePayloads, parse_event
@@ -136,6 +138,79 @@ def test_the_path_has_the_parameters_as_the_route_has_found_them(
     assert call.path == path
 
 
+CLAIMS = {"iss": "https://issuer.example", "sub": "u-1", "cognito:groups": "[admins users]"}
+IAM = {
+    "accessKey": "AKIA1",
+    "accountId": "123456789012",
+    "callerId": "AROA1:session",
+    "cognitoIdentity": None,
+    "principalOrgId": "o-1",
+    "userArn": "arn:aws:sts::123456789012:assumed-role/clients/session",
+    "userId": "AROA1:session",
+}
+PRINCIPAL = IamCaller(arn=IAM["userArn"] or "", account="123456789012", user_id="AROA1:session")
+
+
+@pytest.mark.parametrize(
+    ("authorizer", "caller"),
+    [
+        (None, None),
+        ({}, None),
+        ({"lambda": {"user": "u-1"}}, None),
+        ({"jwt": {"claims": CLAIMS, "scopes": None}}, JwtCaller(claims=CLAIMS)),
+        ({"jwt": {"claims": CLAIMS, "scopes": ["read", "write"]}}, JwtCaller(claims=CLAIMS, scopes=("read", "write"))),
+        (
+            {"jwt": {"claims": {"scope": "read write"}}},
+            JwtCaller(claims={"scope": "read write"}, scopes=("read", "write")),
+        ),
+        (
+            {"jwt": {"claims": {"scp": "[read write]"}}},
+            JwtCaller(claims={"scp": "[read write]"}, scopes=("read", "write")),
+        ),
+        ({"iam": IAM}, PRINCIPAL),
+        (
+            {
+                "iam": {
+                    **IAM,
+                    "cognitoIdentity": {"amr": ["authenticated"], "identityId": "eu:1", "identityPoolId": "eu:p"},
+                }
+            },
+            dataclasses.replace(PRINCIPAL, cognito_identity="eu:1"),
+        ),
+    ],
+)
+def test_the_caller_is_who_the_authorizer_says(authorizer: Any, caller: object) -> None:
+    event = http_event()
+    event["requestContext"]["authorizer"] = authorizer
+    call = parse_event(event)
+    assert isinstance(call, HttpCall)
+    assert call.caller == caller
+
+
+@pytest.mark.parametrize(
+    ("authorizer", "named"),
+    [
+        ({"jwt": "u-1"}, "jwt"),
+        ({"jwt": {"claims": ["sub"]}}, "claims"),
+        ({"jwt": {"claims": {}, "scopes": "read"}}, "scopes"),
+        ({"iam": {**IAM, "userArn": None}}, "userArn"),
+        ({"iam": {**IAM, "cognitoIdentity": {"amr": []}}}, "identityId"),
+    ],
+)
+def test_a_caller_that_cannot_be_read_is_no_request_of_nobody(authorizer: Any, named: str) -> None:
+    event = http_event()
+    event["requestContext"]["authorizer"] = authorizer
+    with pytest.raises(EventUnknownError, match=named):
+        parse_event(event)
+
+
+@pytest.mark.parametrize("time", ["a secret", "2026-03-01T12:00:00 secret", "secret" * 20])
+def test_the_error_of_a_time_that_cannot_be_read_does_not_quote_it(time: str) -> None:
+    with pytest.raises(EventUnknownError, match="time") as caught:
+        parse_event(cron_event(time=time))
+    assert "secret" not in caught.value.message
+
+
 def test_an_sqs_event_is_the_payloads_of_one_queue() -> None:
     assert parse_event(sqs_event('{"n":1}', '"text"', "null")) == QueuePayloads(
         queue="order-payment", message_ids=("m-0", "m-1", "m-2"), payloads=({"n": 1}, "text", None)
@@ -203,6 +278,9 @@ def test_another_shape_is_an_error_that_lists_the_known_ones(event: object) -> N
         ({"Records": sqs_event("1")["Records"] + sqs_event("2", eventSourceARN="a:b")["Records"]}, "2 queues"),
         (cron_event(time="yesterday"), "time"),
         (cron_event(time="2026-03-01T12:00:00"), "time zone"),
+        (cron_event(time="0001-01-01T00:00:00+14:00"), "time"),
+        (cron_event(time="9999-12-31T23:59:59-14:00"), "time"),
+        (cron_event(time="9999-12-31T23:59:00Z"), "time is after the year 9998"),
         (cron_event(resources=[1]), "resources"),
     ],
 )

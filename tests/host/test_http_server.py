@@ -15,10 +15,10 @@ import pytest
 
 from iii_runtime.adapters.system import SystemClock
 from iii_runtime.adapters.threads import ThreadExecutor
-from iii_runtime.core.config import Config
+from iii_runtime.core.config import Config, HttpConfig
 from iii_runtime.core.errors import HostError
 from iii_runtime.core.http import HttpReply
-from iii_runtime.core.triggers import Http
+from iii_runtime.core.triggers import Http, HttpAuth
 from iii_runtime.core.worker import Worker, register_worker
 from iii_runtime.engine.app import App
 from iii_runtime.engine.http_entry import HttpCall, HttpEntry
@@ -328,6 +328,30 @@ async def test_a_host_that_is_not_this_machine_is_an_error(host: str) -> None:
     assert caught.value.code == "host_invalid"
     assert "Stop that process" not in caught.value.message
     assert "Set `host` of iii-http in iii-config.yaml" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("host", "default", "warned"),
+    [
+        ("127.0.0.1", "jwt", []),
+        ("0.0.0.0", None, [["POST /jwt"]]),  # noqa: S104 - listening beyond this machine is what this is about
+        ("0.0.0.0", "iam", [["GET /any", "POST /jwt"]]),  # noqa: S104
+    ],
+)
+async def test_beyond_this_machine_the_routes_that_are_not_guarded_are_named(
+    caplog: pytest.LogCaptureFixture, host: str, default: HttpAuth | None, warned: list[list[str]]
+) -> None:
+    worker = register_worker(worker_name="test")
+    routes = [Http("GET", "/any"), Http("GET", "/open", auth="none"), Http("post", "/jwt", auth="jwt")]
+    worker.function("test::all", triggers=routes)(echo)
+    app = App(Config(http=HttpConfig(auth=default)), [worker])
+    runtime = Runtime(app, memory_stores(SystemClock(), SequenceIds()), ThreadExecutor())
+    server = HttpServer(HttpEntry(runtime, "host-1"), host, 0)
+    await server.start()
+    await server.stop(NO_GRACE)
+    records: list[Any] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert [record.iii["routes"] for record in records] == warned
+    assert [record.iii["address"] for record in records] == [server.address] * len(warned)
 
 
 async def test_an_entry_that_fails_is_a_500_and_the_server_goes_on(caplog: pytest.LogCaptureFixture) -> None:

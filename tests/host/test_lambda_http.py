@@ -66,6 +66,10 @@ def error_of(response: Any) -> Any:
     return json.loads(response["body"])["error"]
 
 
+def fields_of(record: Any) -> Any:
+    return record.iii
+
+
 def test_a_request_is_answered_by_the_function(stage: Stage) -> None:
     sandbox = stage.sandbox("app::orders")
     response = answer(stage, sandbox, event("POST", "/orders/berlin?n=1", {"order_id": "o-1"}))
@@ -122,6 +126,40 @@ def test_a_large_body_goes_out_the_shorter_way() -> None:
         500,
         {"content-type": "application/json", "access-control-allow-origin": "*"},
     )
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (("X-Long", "a" * LARGEST_RESPONSE),),
+        (("X-Escaped", "\xe9" * (LARGEST_RESPONSE // 5)),),
+        tuple(("Set-Cookie", f"{number}=") for number in range(700_000)),
+        (("Access-Control-Expose-Headers", "a" * LARGEST_RESPONSE),),
+    ],
+    ids=["long", "escaped", "cookies", "cors"],
+)
+def test_headers_count_as_the_body_does(
+    headers: tuple[tuple[str, str], ...], method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    response = http_response(HttpReply(status=200, headers=headers, body=b"{}"), method, "request-1")
+    assert response["statusCode"] == 500
+    assert len(json.dumps(response)) < 1000
+    assert [record.getMessage() for record in caplog.records] == ["response too large"]
+    assert fields_of(caplog.records[0])["error_id"] == "request-1"
+    if method == "GET":
+        assert error_of(response)["code"] == "RESPONSE_TOO_LARGE"
+
+
+def test_body_and_headers_together_are_what_lambda_returns() -> None:
+    def answered(size: int) -> Any:
+        reply = HttpReply(status=200, headers=(("X-Half", "a" * (LARGEST_RESPONSE // 2)),), body=b"b" * size)
+        return http_response(reply, "GET", "e")
+
+    empty = len(json.dumps(answered(1))) - 1
+    fits = answered(LARGEST_RESPONSE - empty)
+    assert (fits["statusCode"], len(json.dumps(fits))) == (200, LARGEST_RESPONSE)
+    assert answered(LARGEST_RESPONSE - empty + 1)["statusCode"] == 500
 
 
 def test_a_function_that_takes_too_long_is_answered_before_lambda_and_the_api_give_up(stage: Stage) -> None:

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ConfigDict
 
+from iii_runtime import IamCaller, JwtCaller
+from iii_runtime.core.api_types import Caller
 from iii_runtime.core.config import CorsConfig
 from iii_runtime.core.errors import IiiError
 from iii_runtime.core.http import (
@@ -28,6 +31,7 @@ from iii_runtime.core.http import (
     condition_not_met,
     cors_headers,
     error_envelope,
+    error_reply,
     http_error_reply,
     method_not_allowed,
     not_found,
@@ -203,6 +207,7 @@ def test_the_request_dict_has_iiis_members() -> None:
         "headers": {"content-type": "application/json", "x-a": "1, 2", "cookie": "a=1; b=2"},
         "body": {"n": 1},
         "trigger": {"type": "http", "path": "/users/:id", "method": "POST"},
+        "caller": None,
     }
     typed = ApiRequest[Any].from_request({**request, "unknown": 1})
     assert (typed.path, typed.method, typed.path_params, typed.body) == ("/users/:id", "POST", {"id": "7"}, {"n": 1})
@@ -214,6 +219,27 @@ def test_a_head_request_on_a_get_route_keeps_both_methods() -> None:
     assert isinstance(match, Matched)
     request = build_request(match.route, method="HEAD", path_params={}, query="", headers=[], body=b"")
     assert (request["method"], request["trigger"]["method"], request["body"]) == ("HEAD", "GET", None)
+
+
+JWT = JwtCaller(claims={"iss": "https://issuer.example", "sub": "u-1", "email": "ada@example.com"}, scopes=("read",))
+IAM = IamCaller(arn="arn:aws:iam::123456789012:user/ada", account="123456789012", user_id="AIDA1")
+OVER_COGNITO = IamCaller(arn="arn:aws:sts::1:assumed-role/r/s", account="1", user_id="AROA1:s", cognito_identity="eu:1")
+
+
+@pytest.mark.parametrize("caller", [JWT, IAM, OVER_COGNITO, None])
+def test_the_caller_is_in_the_request_as_json_and_in_the_typed_one_as_a_value(caller: Caller | None) -> None:
+    route = parse_route("GET", "/a", None)
+    request = build_request(route, method="GET", path_params={}, query="", headers=[], body=b"", caller=caller)
+    assert ApiRequest[Any].from_request(json.loads(json.dumps(request))).caller == caller
+
+
+@pytest.mark.parametrize("member", ["Ada", 5, {}, {"type": "jwt"}, {"type": "jwt", "claims": 1}, {"type": "iam"}])
+def test_what_is_no_caller_is_nobody(member: object) -> None:
+    assert ApiRequest[Any].from_request({"caller": member}).caller is None
+
+
+def test_what_a_token_says_of_a_person_is_not_in_the_text_of_a_caller() -> None:
+    assert "ada" not in repr(JWT)
 
 
 def test_a_typed_request_has_defaults_for_what_is_missing() -> None:
@@ -303,6 +329,30 @@ class Model:
 
     def model_dump(self, **_: object) -> dict[str, object]:
         return {"name": self.name}
+
+
+class Undumpable(BaseModel):
+    """A model with a value that JSON does not have."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    value: object = object()
+
+
+class Unreadable:
+    """Like a response, until somebody looks at it."""
+
+    body = headers = None
+
+    @property
+    def status_code(self) -> int:
+        raise IiiError("the disk is full", code="store_full")
+
+
+class UnreadableDict(dict[str, object]):
+    """A dict that only looks like one."""
+
+    def get(self, *_: object) -> object:
+        raise RuntimeError("no")
 
 
 @pytest.mark.parametrize(
@@ -395,6 +445,11 @@ def test_a_result_is_rendered(result: object, status: int, headers: tuple[tuple[
         {"headers": {5: "1"}},
         object(),
         Foreign(200, {}, 7),
+        Undumpable(),
+        {"body": Undumpable()},
+        Undumpable,
+        Unreadable(),
+        UnreadableDict(body=1),
     ],
 )
 def test_what_is_no_response_is_an_error_of_the_function(result: object) -> None:
@@ -433,6 +488,35 @@ def test_an_unmet_condition_says_skipped_and_a_failed_validation_says_where() ->
     assert json.loads(condition_not_met("e").body)["skipped"] is True
     assert json.loads(validation_failed("no", [{"loc": ["a"]}], "e").body)["error"]["details"] == [{"loc": ["a"]}]
     assert error_envelope("C", "m", "e") == {"error": {"code": "C", "message": "m", "error_id": "e"}}
+
+
+@pytest.mark.parametrize(
+    ("problem", "told"),
+    [
+        ({"msg": "bad \ud800"}, "bad \\ud800"),
+        ({"input": {1, 2}}, "{'input': {1, 2}}"),
+        ({"loc": [2**70]}, str(2**70)),
+    ],
+)
+def test_a_problem_that_json_does_not_have_is_told_as_text(problem: dict[str, object], told: str) -> None:
+    reply = validation_failed("no", [problem, {"loc": ["a"]}], "e")
+    first, second = json.loads(reply.body)["error"]["details"]
+    assert (reply.status, second) == (422, {"loc": ["a"]})
+    assert told in first["msg"]
+
+
+def test_of_very_many_problems_the_first_are_told() -> None:
+    problems = ({"loc": [number], "msg": "Input should be a valid string"} for number in range(1_000_000))
+    reply = validation_failed("no", problems, "e")
+    details = json.loads(reply.body)["error"]["details"]
+    assert details[0]["loc"] == [0]
+    assert 100 < len(details) < 2000
+    assert len(reply.body) < 70_000
+
+
+def test_an_error_is_told_whatever_its_text_is() -> None:
+    error = json.loads(error_reply(500, "odd\udcff", "ä \ud83d", "e").body)["error"]
+    assert (error["code"], error["message"]) == ("odd\\udcff", "ä \\ud83d")
 
 
 def test_a_path_with_odd_characters_is_shown_safely() -> None:

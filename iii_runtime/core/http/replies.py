@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from iii_runtime.core.frozen import frozen
 from iii_runtime.core.http.errors import HttpError, ResultInvalidError
 from iii_runtime.core.http.media import parse_content_type
-from iii_runtime.core.payload import Json, PayloadError, encode_json
+from iii_runtime.core.payload import Json, PayloadError, encode_json, to_json
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -19,6 +20,10 @@ _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 RESPONSE_MEMBERS = frozenset({"body", "headers", "status_code", "statusCode"})
 """The members of a dict that is a response. A dict without any of them answers 200 with `{}`, as in iii."""
 
+MAX_DETAILS_BYTES = 64 * 1024
+"""Of the problems of an input as many are told as fit into this, as JSON."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _FRAMING = frozenset({"content-length", "transfer-encoding", "connection"})
 _STATUSES_WITHOUT_BODY = frozenset({204, 205, 304})
 
@@ -68,9 +73,19 @@ def render_response(result: object) -> HttpReply:
     - 204, 205 and 304 have no body. `Content-Length`, `Transfer-Encoding` and `Connection` are the host's and dropped.
 
     Raises:
-        ResultInvalidError: The status is not an integer from 200 to 599, a header is not valid, or the body is not
-            JSON.
+        ResultInvalidError: The status is not an integer from 200 to 599, a header is not valid, the body is not JSON,
+            or the result cannot be read: a model that cannot be dumped, an attribute that raises. Nothing else.
     """
+    try:
+        return _rendered(result)
+    except ResultInvalidError:
+        raise
+    except Exception as error:
+        kind = type(result).__name__
+        raise ResultInvalidError(f"the result is a {kind:.80}, which cannot be read: {error!r:.500}") from error
+
+
+def _rendered(result: object) -> HttpReply:
     status, body, raw_headers = _parts(result)
     if isinstance(status, bool) or not isinstance(status, int) or not 200 <= status <= 599:
         raise ResultInvalidError(f"status_code must be an integer from 200 to 599, found {status!r:.80}.")
@@ -123,9 +138,13 @@ def condition_not_met(error_id: str) -> HttpReply:
     return _json_reply(422, {**envelope, "skipped": True})
 
 
-def validation_failed(message: str, details: list[Json], error_id: str) -> HttpReply:
-    """422: the input does not fit the handler's model. `details` has one entry per problem."""
-    return _json_reply(422, error_envelope("VALIDATION_FAILED", message, error_id, details=details))
+def validation_failed(message: str, problems: Iterable[object], error_id: str) -> HttpReply:
+    """422: the input does not fit the handler's model.
+
+    `details` has one entry per problem, of the first ones as many as fit into `MAX_DETAILS_BYTES`. A problem that is
+    not JSON stands there as text.
+    """
+    return _json_reply(422, error_envelope("VALIDATION_FAILED", message, error_id, details=_details(problems)))
 
 
 def timed_out(timeout_ms: int, error_id: str) -> HttpReply:
@@ -140,9 +159,28 @@ def unavailable(message: str, retry_after_seconds: int, error_id: str) -> HttpRe
 
 
 def _json_reply(status: int, value: Json) -> HttpReply:
-    return HttpReply(
-        status=status, headers=(("Content-Type", "application/json"),), body=encode_json(value).encode("ascii")
-    )
+    """Return an answer of the runtime's own. It never fails: what is no character in a text is shown as its escape."""
+    text = json.dumps(value, ensure_ascii=False)
+    # Only lone surrogates are found: in Python a character beyond them is one, not two.
+    if _SURROGATE.search(text):
+        value = json.loads(_SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text))
+    body = json.dumps(value, separators=(",", ":")).encode("ascii")
+    return HttpReply(status=status, headers=(("Content-Type", "application/json"),), body=body)
+
+
+def _details(problems: Iterable[object]) -> list[Json]:
+    details: list[Json] = []
+    size = 0
+    for problem in problems:
+        try:
+            detail = to_json(problem)
+        except PayloadError:
+            detail = {"msg": f"{problem!r:.500}"}
+        size += len(json.dumps(detail))
+        if size > MAX_DETAILS_BYTES:
+            break
+        details.append(detail)
+    return details
 
 
 def _shown(path: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
+from iii_runtime.core.api_types import Caller, describe_caller
 from iii_runtime.core.http.errors import BadRequestError, BodyTooLargeError
 from iii_runtime.core.http.media import ContentType, parse_content_type
 from iii_runtime.core.http.routes import Route
@@ -27,8 +28,9 @@ def build_request(
     query: str,
     headers: Iterable[tuple[str, str]],
     body: bytes,
+    caller: Caller | None = None,
 ) -> dict[str, Any]:
-    """Return the request dict of iii.
+    """Return the request dict of iii, with one member more, `caller`.
 
     Args:
         route: The matched route; `path` and `trigger` name its registered pattern and method.
@@ -37,6 +39,7 @@ def build_request(
         query: The raw query string, without `?`.
         headers: Pairs in order. Names become lower case; repeated ones are joined by `, ` (cookies by `; `).
         body: The raw bytes, see `parse_body`.
+        caller: Who sent the request, where the host knows that for certain.
 
     Raises:
         BadRequestError: The query or the body cannot be read.
@@ -50,6 +53,7 @@ def build_request(
         "headers": named,
         "body": parse_body(named.get("content-type"), body),
         "trigger": {"type": "http", "path": route.pattern, "method": route.method},
+        "caller": describe_caller(caller),
     }
 
 

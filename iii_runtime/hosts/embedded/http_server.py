@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from datetime import timedelta
 from urllib.parse import urlsplit
@@ -13,14 +14,16 @@ from iii_runtime.core.http import HttpError, http_error_reply
 from iii_runtime.core.payload import MAX_PAYLOAD_BYTES
 from iii_runtime.engine.http_entry import HttpCall, HttpEntry
 from iii_runtime.hosts.embedded.listener import Listener, ListeningServer, to_response
+from iii_runtime.hosts.embedded.origins import is_loopback_netloc
 from iii_runtime.hosts.embedded.request_body import BODY_TIMEOUT, read_body
 from iii_runtime.ports.clock import IdSource
 
+_log = logging.getLogger("iii_runtime.http")
 _SETTING = "iii-http in iii-config.yaml"
 
 
 class HttpServer(ListeningServer):
-    """Serves the http triggers.
+    """Serves the http triggers, to whoever reaches the address: it verifies nobody, whatever `auth` says.
 
     A function that a request has started runs to its end, whether its client waits for it or not.
 
@@ -48,6 +51,18 @@ class HttpServer(ListeningServer):
         self._body_limit_bytes = body_limit_bytes
         self._body_timeout = body_timeout
         super().__init__(Listener(self._answer, host=host, port=port, setting=_SETTING, ids=self._ids))
+
+    async def start(self) -> None:
+        """Listen. Beyond this machine with routes that not everybody may call, a warning in the log names them.
+
+        Raises:
+            HostError: `port_in_use`, `port_forbidden`, `host_invalid` or `listen_failed`, with what to do.
+        """
+        await super().start()
+        routes = self._entry.guarded_routes()
+        if routes and not is_loopback_netloc(self.address):
+            fields = {"address": self.address, "routes": list(routes)}
+            _log.warning("auth is not checked here: whoever reaches the address may call", extra={"iii": fields})
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path, query = _target(request.raw_path)
