@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,8 +16,9 @@ from constructs import Construct
 from iii_runtime.cdk.functions import place
 from iii_runtime.cdk.queues import CRON_FAILURES, has_mixed_topics, topic_failures_name
 from iii_runtime.core.config.values import StageConfig
+from iii_runtime.core.errors import HostError
 from iii_runtime.plan.app_plan import AppPlan, PlannedQueue
-from iii_runtime.plan.limits import ALARM_METRICS
+from iii_runtime.plan.limits import ALARM_METRICS, CHANGE_ALARM_AGE
 from iii_runtime.plan.names import FEED_FAILURES, Deployment
 
 FUNCTION_ERRORS = 10
@@ -25,6 +27,7 @@ FUNCTION_ERRORS = 10
 SERVER_ERRORS = 5
 TABLE_THROTTLES = 10
 
+_ADDRESS = re.compile(r"[!-?A-~]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
 _NAME_LENGTH = 255
 _MINUTE = 60
 _WHILE = 300
@@ -70,7 +73,15 @@ def add_alarm_topic(scope: Construct, deployment: Deployment, email: str | None)
     """Create the topic of the alarms, with a subscription if an address is given; its owner has to confirm it.
 
     It carries names of alarms and nothing of the app; under the account's key for SNS, CloudWatch could not publish.
+
+    Raises:
+        HostError: `alarm_email_invalid`: SNS would refuse the address in the middle of the deployment.
     """
+    if email is not None and not cdk.Token.is_unresolved(email) and not _ADDRESS.fullmatch(email):
+        raise HostError(
+            f"alarm_email {email!a} is no mail address. Give one, such as 'ops@example.com', or leave it out.",
+            code="alarm_email_invalid",
+        )
     topic = sns.Topic(scope, "AlarmTopic", topic_name=f"{deployment.prefix}-x-alarms", enforce_ssl=True)
     topic.add_to_resource_policy(
         iam.PolicyStatement(
@@ -143,7 +154,9 @@ def queue_alarms(queue: PlannedQueue, stage: StageConfig) -> list[AlarmSpec]:
 
 def stage_alarms(plan: AppPlan, api_id: str) -> list[AlarmSpec]:
     """Return the alarms of the stage as a whole."""
-    names, age = plan.deployment, plan.stage.oldest_message_alarm_s
+    names = plan.deployment
+    # At a later age the changes would be given up before anybody is told.
+    age = min(plan.stage.oldest_message_alarm_s, CHANGE_ALARM_AGE.seconds)
     functions = sorted(plan.functions)
     taking_events = sorted(name for name, function in plan.functions.items() if function.takes_events)
     return [

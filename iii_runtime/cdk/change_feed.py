@@ -9,11 +9,9 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-BATCH_SIZE = 100
-OLDEST_RECORD_S = 3600
-"""Age at which a change that cannot be delivered is given up, seconds. Until then all later changes of its shard wait
-behind it, whatever their key; so an hour, and not the day that DynamoDB keeps a change."""
+from iii_runtime.plan.limits import CHANGE_AGE
 
+BATCH_SIZE = 100
 STORED = ("S#", "T#")
 SENT = "E#"
 """Prefixes of the keys that the feed delivers: state and stream items with every change, events when they are made."""
@@ -36,7 +34,7 @@ def add_feed_mapping(
         parallelization_factor=1,
         bisect_batch_on_function_error=True,
         function_response_types=["ReportBatchItemFailures"],
-        maximum_record_age_in_seconds=OLDEST_RECORD_S,
+        maximum_record_age_in_seconds=CHANGE_AGE.seconds,
         maximum_retry_attempts=-1,
         destination_config=mapping.DestinationConfigProperty(
             on_failure=mapping.OnFailureProperty(destination=failures.queue_arn)

@@ -19,7 +19,6 @@ from constructs import Construct
 from iii_runtime.cdk.alarms import add_alarm, add_alarm_topic, stage_alarms
 from iii_runtime.cdk.change_feed import add_feed_mapping
 from iii_runtime.cdk.dashboard import add_dashboard, dashboard_url
-from iii_runtime.cdk.deployed import OUTPUT, output_texts
 from iii_runtime.cdk.functions import place
 from iii_runtime.cdk.http_api import HttpEntry, add_http_api
 from iii_runtime.cdk.queues import (
@@ -35,7 +34,7 @@ from iii_runtime.cdk.settings import Synthesis
 from iii_runtime.cdk.storage import add_bucket, add_table, add_topic
 from iii_runtime.cdk.websocket_api import WebSocketEntry, add_websocket_api, add_websocket_routes
 from iii_runtime.plan.app_plan import AppPlan
-from iii_runtime.plan.deployed import deployed_plan
+from iii_runtime.plan.deployed import DEPLOYED_OUTPUT, deployed_plan, deployed_to_text
 from iii_runtime.plan.names import FEED_FAILURES, TICK_QUEUE, SystemRole
 
 _OUTPUT_LENGTH = 1000
@@ -142,7 +141,7 @@ def add_outputs(scope: Construct, plan: AppPlan, core: CoreResources, prefix: st
         _add_output(scope, f"{prefix}{name}", text)
     queues = {name: queue.name for name, queue in sorted(plan.queues.items())}
     _add_parts(scope, f"{prefix}Queues", json.dumps(queues, separators=(",", ":")))
-    _add_parts(scope, f"{prefix}{OUTPUT}", output_texts(deployed_plan(plan)))
+    _add_parts(scope, f"{prefix}{DEPLOYED_OUTPUT}", deployed_to_text(deployed_plan(plan)))
 
 
 def _add_parts(scope: Construct, name: str, text: str) -> None:

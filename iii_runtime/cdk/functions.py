@@ -17,6 +17,7 @@ from iii_runtime.cdk.acknowledgements import acknowledge_patterns
 from iii_runtime.core.config.values import StageConfig
 from iii_runtime.core.errors import HostError
 from iii_runtime.plan.app_plan import Permission, PlannedFunction
+from iii_runtime.plan.aws_texts import VARIABLE
 from iii_runtime.plan.limits import ENVIRONMENT_BYTES
 from iii_runtime.plan.names import deployed_length
 
@@ -73,7 +74,8 @@ def add_function(
         extra: Permissions that follow from how it is wired here.
 
     Raises:
-        HostError: `environment_too_large`: the variables that were added at synthesis take too much.
+        HostError: Of the variables that were added at synthesis: `environment_invalid`, one has a name that Lambda does
+            not take; `environment_too_large`, together they take too much.
     """
     stage = settings.stage
     label = planned.function_id or f"runtime's {planned.role}"
@@ -161,6 +163,13 @@ def _policy(permissions: Sequence[Permission]) -> iam.PolicyDocument:
 
 def _environment(planned: PlannedFunction, settings: FunctionSettings, label: str) -> dict[str, str]:
     added = {} if planned.function_id is None else settings.environment
+    for name in added:
+        if not VARIABLE.fullmatch(name):
+            raise HostError(
+                f"environment has '{name}': Lambda wants a letter, then letters, digits and '_', two at least. Rename "
+                "it where it is given to IiiApp or IiiStacks.",
+                code="environment_invalid",
+            )
     own = {"III_TRACING": "1"} if settings.stage.tracing else {}
     environment = {**added, **own, **planned.environment}
     # As the plan measures it, which did not know of what is added.

@@ -181,7 +181,9 @@ def _add_authorizer(scope: Construct, api: apigw.HttpApi, jwt: JwtConfig) -> str
 
 
 def _cors(cors: CorsConfig) -> apigw.CorsPreflightOptions:
-    methods = [apigw.CorsHttpMethod[method] for method in cors.allowed_methods] or [apigw.CorsHttpMethod.ANY]
+    methods = [apigw.CorsHttpMethod[method] for method in dict.fromkeys(cors.allowed_methods)] or [
+        apigw.CorsHttpMethod.ANY
+    ]
     return apigw.CorsPreflightOptions(
         allow_origins=list(cors.allowed_origins) or ["*"],
         allow_methods=methods,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import Literal, cast
 
 import click
 
+from iii_runtime.adapters.deployed_files import read_deployed
 from iii_runtime.adapters.system import SystemClock
 from iii_runtime.cli.output import print_json, visible
 from iii_runtime.cli.place import Place, with_place, worker_option
@@ -24,7 +24,6 @@ from iii_runtime.hosts.embedded.discovery import discover_workers
 from iii_runtime.hosts.embedded.manifest_discovery import discover_manifest
 from iii_runtime.plan.app import plan_app
 from iii_runtime.plan.checks import check_app
-from iii_runtime.plan.deployed import DeployedPlan, deployed_file, deployed_from_json
 from iii_runtime.plan.findings import AppInvalidError, Finding
 from iii_runtime.plan.manifest import read_manifest
 from iii_runtime.plan.names import Deployment
@@ -121,9 +120,10 @@ def _check_stage(place: Place, settings: Config, stage: str) -> list[Remark]:
     # Region and account are parts of names, and decide nothing.
     deployment = Deployment(app=settings.aws.app, stage=stage, region="us-east-1", account="000000000000")
     try:
-        previous = _read_deployed(stage)
+        previous = read_deployed(Path(), stage)
     except HostError as error:
-        return [Remark("error", str(deployed_file(stage)), error.message)]
+        file, _, message = error.message.partition(": ")
+        return [Remark("error", file, message)]
     try:
         stored = discover_manifest(place.targets, place.config, project_root=Path.cwd(), env=os.environ)
         plan = plan_app(read_manifest(stored), deployment, previous=previous, now=SystemClock().now())
@@ -132,16 +132,6 @@ def _check_stage(place: Place, settings: Config, stage: str) -> list[Remark]:
     except IiiError as error:
         return [_unreadable(place, error)]
     return _as_remarks(plan.warnings)
-
-
-def _read_deployed(stage: str) -> DeployedPlan | None:
-    path = Path(deployed_file(stage))
-    try:
-        return deployed_from_json(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise HostError(f"{error}. Restore it from version control.", code="deployed_unreadable") from error
 
 
 def _unreadable(place: Place, error: IiiError) -> Remark:

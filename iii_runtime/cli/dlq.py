@@ -194,8 +194,7 @@ def _description(letter: ShownLetter) -> list[str]:
         lines += ["", f"attempt {error['attempt']}: {visible(error['type'])}: {visible(error['message'])}"]
         lines += [f"    {line}" for line in visible(error["stack"]).rstrip().splitlines()]
     lines += ["", f"payload ({letter['size_bytes']:,} bytes)"]
-    payload = "not shown: it is gone from the store" if letter["payload_omitted"] else _payload(letter["payload"])
-    return [*lines, *(f"    {line}" for line in payload.splitlines())]
+    return [*lines, *(f"    {line}" for line in _payload(letter["payload"]).splitlines())]
 
 
 def _redriven(generation: int) -> str:

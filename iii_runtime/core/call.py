@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import get_args
 
 from iii_runtime.core.invocation import Source
-from iii_runtime.core.members import integer, one_of, optional, text
+from iii_runtime.core.members import fault, integer, one_of, optional, text
 from iii_runtime.core.payload import Json, PayloadError
 
 _SOURCES: Mapping[str, Source] = {name: name for name in get_args(Source)}
@@ -100,5 +100,5 @@ def call_from_json(fields: Mapping[str, Json]) -> Call:
             traceparent=optional(fields, "tp", str),
             baggage=optional(fields, "bg", str),
         )
-    except (LookupError, TypeError) as error:
-        raise PayloadError(f"the call cannot be read: {error!r:.200}", code="call_unreadable") from error
+    except (LookupError, TypeError, OverflowError) as error:
+        raise PayloadError(f"the call cannot be read: {fault(error)}", code="call_unreadable") from error

@@ -35,7 +35,8 @@ class InvocationError(IiiError):
             - The request itself: `request_invalid`, `payload_not_json`, `payload_too_large`.
             - A function: `function_not_found`; `VALIDATION_FAILED`, its input does not fit its model; `TIMEOUT`;
               `invocation_failed`, it raised, was called too deep, or returned no JSON; `function_busy`, its
-              concurrency is used up; `not_in_uses`, its caller's `uses` does not name it.
+              concurrency is used up; `not_in_uses`, its caller's `uses` does not name it; `not_forwarded`, the
+              dispatcher of a stage does not run it for whoever asked.
             - The store of a function that runs elsewhere: the code of its `StoreError`; they are listed there.
             - Enqueue: `enqueue_error`, always an `EnqueueError`, whose `reason` tells more.
             - `state::*`: `SET_ERROR`, `GET_ERROR`, `DELETE_ERROR`, `UPDATE_ERROR`, `LIST_ERROR`, `LIST_GROUPS_ERROR`,
@@ -137,6 +138,15 @@ class RemoteHandlerError(IiiError):
         self.is_final = is_final
 
 
+class FunctionInterruptedError(RemoteHandlerError):
+    """The host of a function died or broke off while it ran, and nobody knows how far it came.
+
+    It is the `__cause__` of what a caller sees. A message that was interrupted has not failed its attempt.
+    """
+
+    code = "function_interrupted"
+
+
 class FunctionBusyError(IiiError):
     """A function could not be started: its concurrency is used up, or its host is not ready. It did not run."""
 
@@ -153,7 +163,8 @@ class StoreError(IiiError):
     """The store could not do what it was asked. Nothing of the failed operation was written.
 
     Codes: `store_full`, `store_newer_schema`, `store_unavailable`, `store_locked`, `store_corrupt`; on AWS also
-    `store_throttled`, `store_missing`, `store_denied`, `store_conflict`, `store_item_too_large`.
+    `store_throttled`, `store_missing`, `store_denied`, `store_conflict`, `store_item_too_large`. `blob_missing`: what a
+    letter or value links to is gone. `letters_left`: some letters are damaged; the others were moved.
     """
 
     code = "store_unavailable"

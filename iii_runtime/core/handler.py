@@ -7,11 +7,11 @@ import inspect
 import sys
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from iii_runtime.core.api_types import ApiRequest
 from iii_runtime.core.errors import InputInvalidError, RegistrationError
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.invocation import Source
 from iii_runtime.core.payload import Json
 
@@ -21,7 +21,7 @@ Handler: TypeAlias = Callable[..., Any]
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ParameterPlan:
     """What one parameter of a handler is given.
 
@@ -38,7 +38,7 @@ class ParameterPlan:
     keyword: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class HandlerPlan:
     """How to call a handler, worked out once at registration."""
 

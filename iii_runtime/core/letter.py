@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeAlias, cast
 
+from iii_runtime.core.errors import StoreError
 from iii_runtime.core.frozen import frozen
 from iii_runtime.core.message import (
     ENVELOPE_VERSION,
@@ -24,8 +26,31 @@ KEPT_ERRORS = 3
 KEPT_STACK_CHARACTERS = 2 * 1024
 """How much of the end of each remembered stack is kept."""
 
+DAMAGES = frozenset({"blob_missing", "store_corrupt"})
+"""Codes of what is wrong with one letter alone, and no repetition mends."""
+
+_TOLD = 3
+
 ErrorLog: TypeAlias = tuple[tuple[int, ErrorRecord], ...]
 """The last failed attempts, oldest first, as `(attempt, error)`."""
+
+
+class LettersLeftError(StoreError):
+    """Of all letters of a queue some are damaged and were left; the others were moved.
+
+    Attributes:
+        done: How many were moved.
+        left: What is wrong with each of the others, by receipt.
+    """
+
+    def __init__(self, queue_name: str, verb: str, done: int, left: Mapping[str, StoreError]) -> None:
+        """Tell that `done` letters were `verb`, such as `redriven`, and `left` were not."""
+        told = [error.message for error in left.values()]
+        more = [] if len(told) <= _TOLD else [f"And {len(told) - _TOLD} more."]
+        message = f"queue '{queue_name}': {done} {verb}, {len(left)} left: {' '.join([*told[:_TOLD], *more])}"
+        super().__init__(message, code="letters_left")
+        self.done = done
+        self.left = left
 
 
 @frozen(kw_only=True)
@@ -94,6 +119,15 @@ def body_of_redriven(letter: str) -> str:
     fields = decode_stored(letter)
     raw = fields.get("raw") if isinstance(fields, dict) and fields.get("fn") is None else None
     return raw if isinstance(raw, str) else letter
+
+
+def incomplete(receipt: str, queue_name: str, error: StoreError) -> StoreError:
+    """Return what is said of a letter whose text or payload cannot be had, because of `error`."""
+    message = (
+        f"dead letter {receipt} is not complete: {error.message} If that is not possible, discard the letter: "
+        f"iii-runtime dlq discard {queue_name} {receipt}"
+    )
+    return StoreError(message, code=error.code)
 
 
 def with_error(log: ErrorLog, attempt: int, error: ErrorRecord) -> ErrorLog:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from iii_runtime.core.frozen import frozen
-from iii_runtime.core.members import integer, optional, text
+from iii_runtime.core.members import fault, integer, optional, shown_version, text
 from iii_runtime.core.payload import Json, PayloadError, decode_stored, encode_json
 
 ENVELOPE_VERSION = 1
@@ -157,11 +157,11 @@ def decode_envelope(body: str) -> Envelope:
         version = fields["v"]
         envelope = _envelope(fields) if version == ENVELOPE_VERSION else None
     except (ValueError, LookupError, TypeError, RecursionError, PayloadError) as error:
-        raise PayloadError(f"the message body is no envelope: {error!r:.200}", code="envelope_unreadable") from error
+        raise PayloadError(f"the message body is no envelope: {fault(error)}", code="envelope_unreadable") from error
     if envelope is None:
         is_newer = isinstance(version, int) and version > ENVELOPE_VERSION
         raise PayloadError(
-            f"the message body has version {version!r:.20}; this runtime reads version {ENVELOPE_VERSION}.",
+            f"the message body has version {shown_version(version)}; this runtime reads version {ENVELOPE_VERSION}.",
             code="envelope_newer" if is_newer else "envelope_unreadable",
         )
     return envelope
@@ -197,13 +197,14 @@ def letter_member(body: str) -> dict[str, Json] | None:
 def bounded_error(type_name: str, message: str, stack: str = "") -> ErrorRecord:
     """Return an error record cut to what a letter may hold; the end of a stack is what tells."""
     return ErrorRecord(
-        type=_cut(_printable(type_name), 256, keep_end=False),
-        message=_cut(_printable(message), MAX_ERROR_BYTES, keep_end=False),
-        stack=_cut(_printable(stack), MAX_STACK_BYTES, keep_end=True),
+        type=_cut(printable(type_name), 256, keep_end=False),
+        message=_cut(printable(message), MAX_ERROR_BYTES, keep_end=False),
+        stack=_cut(printable(stack), MAX_STACK_BYTES, keep_end=True),
     )
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """Return a text as UTF-8 has it: a lone surrogate, which is no character, as an escape."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -86,8 +86,8 @@ class QueueSpec:
         """Return the receive after which a message for a function is given up unrun: it killed its host each time.
 
         The consumer's own messages are never put off, so one that kills its host is found out after its attempts and a
-        few receives more. A message for another function has `max_receives`: it cannot kill the host that passes it
-        on, and what it does to its own function's is a failed attempt. So has every message of an ordered queue in
+        few receives more. A message for another function has `max_receives`, whether it is put off or kills that
+        function's own host: both use up receives alone. So has every message of an ordered queue in
         batches: each is received, and returned unrun, whenever one before it in its group is put off.
         """
         is_own = function_id == self.consumer and not (self.is_ordered and self.batch_size > 1)

@@ -20,13 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TypeAlias, TypeGuard, cast
 
 from iii_runtime.core.call import Call, call_from_json, call_to_json
 from iii_runtime.core.errors import (
     EnqueueError,
     FunctionBusyError,
+    FunctionInterruptedError,
     IiiError,
     InputInvalidError,
     InvocationError,
@@ -34,8 +35,8 @@ from iii_runtime.core.errors import (
     RemoteHandlerError,
     message_of,
 )
-from iii_runtime.core.members import integer, text
-from iii_runtime.core.message import BlobLink, bounded_error
+from iii_runtime.core.members import fault, integer, shown_version, text
+from iii_runtime.core.message import BlobLink, bounded_error, printable
 from iii_runtime.core.payload import Json, PayloadError, render_json, to_json
 
 VERSION = 1
@@ -119,12 +120,12 @@ def decode_request(event: Mapping[str, object]) -> RemoteRequest:
         version = fields["v"]
         if version != VERSION:
             raise PayloadError(
-                f"the request has version {version!r:.20}; this runtime reads version {VERSION}.",
+                f"the request has version {shown_version(version)}; this runtime reads version {VERSION}.",
                 code="request_unreadable",
             )
         return _request(fields)
-    except (LookupError, TypeError, ValueError) as error:
-        raise PayloadError(f"the request cannot be read: {error!r:.200}", code="request_unreadable") from error
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
+        raise PayloadError(f"the request cannot be read: {fault(error)}", code="request_unreadable") from error
 
 
 def encode_answer(answer: Answer) -> dict[str, Json]:
@@ -149,7 +150,7 @@ def decode_answer(answer: object) -> Answer:
             return Answer(blob=decode_link(_object(answer, "ok_blob")))
         return Answer(result=cast(Json, answer["ok"]))
     except (LookupError, TypeError) as error:
-        raise PayloadError(f"the answer cannot be read: {error!r:.200}", code="answer_unreadable") from error
+        raise PayloadError(f"the answer cannot be read: {fault(error)}", code="answer_unreadable") from error
 
 
 def encode_link(link: BlobLink) -> dict[str, Json]:
@@ -172,9 +173,9 @@ def describe_error(error: BaseException) -> dict[str, Json]:
 
     Members: `code`, `message`, `function_id`, `stacktrace`, `invocation_id`, and `reason` of an `EnqueueError`. If a
     handler raised, `type` names its exception, `text` is what that one says where it is not `message`, and `final` says
-    that no further attempt can help. `details` lists the problems of an input that does not fit. Members without a
-    value are left out. Any error of the runtime keeps its code, such as `store_throttled`; one that is none is
-    `invocation_failed`.
+    that no further attempt can help. If its host died, `interrupted` says so. `details` lists the problems of an input
+    that does not fit. Members without a value are left out. Any error of the runtime keeps its code, such as
+    `store_throttled`; one that is none is `invocation_failed`.
     """
     if not isinstance(error, InvocationError):
         error = _wrapped(error)
@@ -182,7 +183,7 @@ def describe_error(error: BaseException) -> dict[str, Json]:
     members: dict[str, Json] = {
         "code": error.code,
         "message": record.message,
-        "function_id": error.function_id,
+        "function_id": None if error.function_id is None else printable(error.function_id),
         "stacktrace": record.stack or None,
         "invocation_id": error.invocation_id,
         "reason": error.reason if isinstance(error, EnqueueError) else None,
@@ -194,8 +195,9 @@ def describe_error(error: BaseException) -> dict[str, Json]:
 def error_of(fields: Mapping[str, object]) -> InvocationError | FunctionBusyError:
     """Return the error that `describe_error` described, its `__cause__` as an `except` there would have seen it.
 
-    A handler's exception comes back as a `RemoteHandlerError`, an input that did not fit as an `InputInvalidError`.
-    A function that could not be started is a `FunctionBusyError`, whoever found it busy.
+    A handler's exception comes back as a `RemoteHandlerError`, an input that did not fit as an `InputInvalidError`, the
+    death of its host as a `FunctionInterruptedError`. A function that could not be started is a `FunctionBusyError`,
+    whoever found it busy.
     """
     code = _text(fields, "code") or "invocation_failed"
     message = _text(fields, "message") or "the function failed, and its host did not say why"
@@ -229,7 +231,7 @@ def _request(fields: Mapping[str, object]) -> RemoteRequest:
         return RemoteTick(job_id=text(fields, "job"), time=_instant(text(fields, "time")))
     if kind == "trigger":
         return RemoteTrigger(request=cast("Mapping[str, Json]", _object(fields, "request")))
-    raise ValueError(f"unknown kind {kind!r:.40}")
+    raise KeyError("kind")
 
 
 def _call(fields: Mapping[str, object]) -> RemoteCall:
@@ -242,7 +244,8 @@ def _call(fields: Mapping[str, object]) -> RemoteCall:
 def _instant(value: str) -> datetime:
     instant = datetime.fromisoformat(value)
     if instant.tzinfo is None:
-        raise ValueError(f"{value!r:.40} has no time zone")
+        raise TypeError("member 'time' has no time zone")
+    instant.astimezone(UTC)  # one that has none in UTC could not be compared with any other
     return instant
 
 
@@ -272,7 +275,8 @@ def _describe_cause(cause: BaseException | None, message: str) -> dict[str, Json
         record = bounded_error(type(cause).__name__, message_of(cause))
         is_final = isinstance(cause, NonRetryableError)
     own = None if record.message == message else record.message
-    return {"type": record.type, "text": own, "final": is_final or None}
+    is_interrupted = isinstance(cause, FunctionInterruptedError)
+    return {"type": record.type, "text": own, "final": is_final or None, "interrupted": is_interrupted or None}
 
 
 def _details(error: InputInvalidError) -> list[Json]:
@@ -291,7 +295,10 @@ def _cause_of(fields: Mapping[str, object], message: str) -> BaseException | Non
     type_name = _text(fields, "type")
     if type_name is None:
         return None
-    return RemoteHandlerError(type_name, _text(fields, "text") or message, is_final=fields.get("final") is True)
+    told = _text(fields, "text") or message
+    if fields.get("interrupted") is True:
+        return FunctionInterruptedError(type_name, told)
+    return RemoteHandlerError(type_name, told, is_final=fields.get("final") is True)
 
 
 def _text(fields: Mapping[str, object], name: str) -> str | None:

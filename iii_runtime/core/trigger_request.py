@@ -9,9 +9,12 @@ from typing import Any, TypeAlias
 
 from iii_runtime.core.errors import InvocationError
 from iii_runtime.core.frozen import frozen
+from iii_runtime.core.payload import Json, PayloadError, render_json, to_json
 
 DEFAULT_TIMEOUT_MS = 30_000
 MAX_TIMEOUT_MS = 2**31 - 1
+MAX_METADATA_BYTES = 4096
+"""Largest metadata of a request, as JSON text."""
 
 
 @frozen
@@ -78,7 +81,7 @@ class TriggerRequest:
         payload: Any JSON value.
         action: None to wait for the result, or an enqueue or void action (object or dict).
         timeout_ms: How long to wait for the result; None or 0 means the worker's default, 30,000.
-        metadata: A sidecar handed to handlers that declare a `metadata` parameter.
+        metadata: A sidecar handed to handlers that declare a `metadata` parameter; see `check_metadata`.
     """
 
     function_id: str
@@ -118,6 +121,22 @@ def parse_trigger_request(request: object) -> TriggerRequest:
         timeout_ms=_milliseconds(request.timeout_ms, function_id),
         metadata=request.metadata,
     )
+
+
+def check_metadata(metadata: object) -> dict[str, Json] | None:
+    """Return a copy of the metadata of a request as JSON.
+
+    Its bound is the same whatever the action, and on every host: it travels beside the payload, never in a blob.
+
+    Raises:
+        PayloadError: `payload_not_json`: no object, not JSON, or larger than `MAX_METADATA_BYTES`.
+    """
+    if metadata is None:
+        return None
+    checked = to_json(metadata, "metadata")
+    if not isinstance(checked, dict) or len(render_json(checked, "metadata")) > MAX_METADATA_BYTES:
+        raise PayloadError(f"metadata must be an object of at most {MAX_METADATA_BYTES} bytes as JSON")
+    return checked
 
 
 def render_trigger_request(request: TriggerRequest) -> dict[str, Any]:

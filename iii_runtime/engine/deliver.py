@@ -10,6 +10,7 @@ from datetime import timedelta
 from iii_runtime.core.call import Call
 from iii_runtime.core.errors import (
     FunctionBusyError,
+    FunctionInterruptedError,
     InvocationError,
     NonRetryableError,
     RemoteHandlerError,
@@ -80,9 +81,10 @@ class Deliverer:
         The function runs at least once; the message is acknowledged after it returned. A lost lease makes every
         write here a no-op: the next holder goes on.
 
-        A message that kills its host again and again is buried, see `QueueSpec.receives_for`. One whose function is
-        busy is put off, which is no attempt. A broker that counts receives for itself counts the put-offs too; nothing
-        is written about them, for who can be put off is known without: messages that are passed on to another host.
+        A message that kills its host again and again is buried, see `QueueSpec.receives_for`; so is one that kills its
+        function's own host, while this one goes on. A message whose function is busy is put off, which is no attempt. A
+        broker that counts receives for itself counts the put-offs too; nothing is written about them, for who can be
+        put off is known without: messages that are passed on to another host.
         """
         try:
             envelope = decode_envelope(delivery.body)
@@ -159,6 +161,9 @@ class Deliverer:
         if isinstance(error, InvocationError) and isinstance(error.__cause__, FunctionBusyError):
             await self._put_off(queue, delivery, envelope, error)
             return
+        if isinstance(error, InvocationError) and isinstance(error.__cause__, FunctionInterruptedError):
+            await self._interrupted(queue, delivery, envelope, error)
+            return
         self._stores.meter.add("FailedAttempts", queue=queue.name)
         record = error_record(error)
         decision = decide_failure(error, delivery.attempt, queue)
@@ -180,11 +185,25 @@ class Deliverer:
 
     async def _put_off(self, queue: QueueSpec, delivery: Delivery, envelope: Envelope, error: InvocationError) -> None:
         """Give the message back without counting an attempt: its function was not started."""
-        pause = timedelta(seconds=min(5 * 2 ** (delivery.receives - 1), 60))
+        pause = _pause(delivery)
         await self._stored(lambda: self._stores.queue.hide(delivery, pause), delivery)
         self._stores.meter.add("FunctionBusy", queue=queue.name)
         fields = _fields(queue, delivery, envelope)
         _log.warning("function busy", extra={"iii": {**fields, "retry_in_s": pause.seconds, "error": error.message}})
+
+    async def _interrupted(
+        self, queue: QueueSpec, delivery: Delivery, envelope: Envelope, error: InvocationError
+    ) -> None:
+        """Let the lease end as if this host had died too, but sooner: no attempt is counted, and the receive is."""
+        pause = _pause(delivery)
+
+        async def end_soon() -> bool:
+            await self._stores.queue.extend([delivery], pause)
+            return True
+
+        await self._stored(end_soon, delivery)
+        fields = _fields(queue, delivery, envelope)
+        _log.warning("interrupted", extra={"iii": {**fields, "retry_in_s": pause.seconds, "error": error.message}})
 
     async def _bury(self, queue: QueueSpec, delivery: Delivery, envelope: Envelope | None, death: Death) -> None:
         buried = await self._stored(
@@ -216,6 +235,11 @@ class Deliverer:
                 if attempt < _STORE_TRIES:
                     await self._stores.clock.sleep_until(self._stores.clock.now() + _STORE_PAUSE)
         return False
+
+
+def _pause(delivery: Delivery) -> timedelta:
+    """Return how long a message waits whose function could not run, or not to its end: longer at each receive."""
+    return timedelta(seconds=min(5 * 2 ** (delivery.receives - 1), 60))
 
 
 def error_record(error: BaseException) -> ErrorRecord:

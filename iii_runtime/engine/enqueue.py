@@ -19,11 +19,10 @@ from iii_runtime.core.queue import (
 )
 from iii_runtime.core.registry import is_reserved
 from iii_runtime.core.trace import child_traceparent
+from iii_runtime.core.trigger_request import check_metadata
 from iii_runtime.engine.app import App
 from iii_runtime.engine.stores import Stores
 from iii_runtime.ports.message_queue import OutgoingMessage
-
-_ENVELOPE_ROOM = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,16 +226,7 @@ def _encoded(envelope: Envelope, text: str) -> tuple[str, str | None]:
 
 
 def _metadata(request: Enqueue) -> dict[str, Json] | None:
-    if request.metadata is None:
-        return None
     try:
-        metadata = to_json(request.metadata, "metadata")
+        return check_metadata(request.metadata)
     except PayloadError as error:
         raise EnqueueError("payload_not_json", error.message, request.function_id) from error
-    if not isinstance(metadata, dict) or len(render_json(metadata)) > _ENVELOPE_ROOM:
-        raise EnqueueError(
-            "payload_not_json",
-            f"metadata must be an object of at most {_ENVELOPE_ROOM} bytes as JSON",
-            request.function_id,
-        )
-    return metadata

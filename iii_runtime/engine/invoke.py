@@ -65,8 +65,8 @@ class FunctionInvoker:
         """Run the function and return its result as JSON: a deep copy that shares nothing with the handler.
 
         Raises:
-            InvocationError: `function_not_found`, `VALIDATION_FAILED`, `TIMEOUT`, or `invocation_failed` with the
-                handler's exception as `__cause__`.
+            InvocationError: `function_not_found`, `VALIDATION_FAILED`, `TIMEOUT`, `function_busy` (it did not run), or
+                `invocation_failed` with the handler's exception as `__cause__`.
         """
         result = await self.invoke_raw(call)
         try:
@@ -103,6 +103,9 @@ class FunctionInvoker:
             ) from error
         except InputInvalidError as error:
             raise InvocationError(error.code, error.message, function.id, invocation_id=invocation.id) from error
+        except FunctionBusyError as error:
+            message = f"function '{function.id}' was not started: {error.message}"
+            raise InvocationError(error.code, message, function.id, invocation_id=invocation.id) from error
         except Exception as error:
             self._meter.add("FunctionErrors", function_id=function.id)
             raise InvocationError(

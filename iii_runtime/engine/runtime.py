@@ -14,7 +14,12 @@ from iii_runtime.core.function_options import QUEUE_USE, TOPIC_USE
 from iii_runtime.core.invocation import Invocation
 from iii_runtime.core.payload import Json, PayloadError, copy_json, to_json
 from iii_runtime.core.queue import MAX_HOPS
-from iii_runtime.core.trigger_request import TriggerActionEnqueue, TriggerActionVoid, TriggerRequest
+from iii_runtime.core.trigger_request import (
+    TriggerActionEnqueue,
+    TriggerActionVoid,
+    TriggerRequest,
+    check_metadata,
+)
 from iii_runtime.core.triggers import (
     Cron,
     DurableSubscriber,
@@ -81,7 +86,8 @@ class Runtime:
     async def trigger(self, request: TriggerRequest, caller: Invocation | None = None) -> Json:
         """Carry out a parsed request; see `Worker.trigger` for results and errors.
 
-        A payload that is not JSON is refused for every action, a void one included.
+        A payload that is not JSON, and metadata that is none or too large, is refused for every action,
+        a void one included.
         """
         self._check_uses(request, caller)
         if isinstance(request.action, TriggerActionEnqueue):
@@ -246,7 +252,7 @@ def _queue_named(request: TriggerRequest) -> str | None:
 def _checked(request: TriggerRequest) -> tuple[Json, Json]:
     """Return copies of payload and metadata, so that nothing is shared with the caller, who may go on changing them."""
     try:
-        return to_json(request.payload), to_json(request.metadata, "metadata")
+        return to_json(request.payload), check_metadata(request.metadata)
     except PayloadError as error:
         raise InvocationError("payload_not_json", error.message, request.function_id) from error
 

@@ -9,6 +9,7 @@ from iii_runtime.core.function_options import QUEUE_USE, TOPIC_USE
 from iii_runtime.core.queue import QueueSpec
 from iii_runtime.core.registry import FunctionSpec, is_reserved
 from iii_runtime.core.triggers import DurableSubscriber, Http, Queue, Subscribe
+from iii_runtime.plan.aws_texts import check_texts
 from iii_runtime.plan.basis import Basis, timeout_of
 from iii_runtime.plan.findings import (
     Finding,
@@ -22,13 +23,17 @@ from iii_runtime.plan.findings import (
 )
 from iii_runtime.plan.limits import (
     ACCOUNT_CONCURRENCY,
+    ANSWER_TIME,
     API_TIMEOUT,
+    CHANGE_AGE,
+    CHANGE_ALARM_AGE,
     FUNCTION_TIMEOUT,
     MAX_ATTEMPTS,
     MAX_CONCURRENCY,
     MAX_RECEIVES,
     MESSAGE_LIFE,
     RULES,
+    THROTTLE_BURST,
     UNRESERVED_CONCURRENCY,
 )
 from iii_runtime.plan.names import clashing_app_part
@@ -54,8 +59,10 @@ def check_on_aws(basis: Basis, *, now: datetime | None = None) -> list[Finding]:
         *findings,
         *_check_bindings(basis),
         *_check_names(basis),
+        *check_texts(basis),
         *_check_schedules(basis, now),
         *_check_sums(basis),
+        *_check_stage(basis),
     ]
 
 
@@ -68,12 +75,13 @@ def _check_function(basis: Basis, function: FunctionSpec) -> Iterator[Finding]:
             "longest. Lower its `timeout`, and split the work over several messages.",
         )
     routes = [trigger for trigger in basis.triggers(Http) if trigger.function_id == function.id]
+    # The default of 30 s is no choice that anybody has to hear of.
     if routes and timeout > API_TIMEOUT:
         yield warning(
             where,
             f"function '{function.id}' may run for {_duration(timeout)}, and an HTTP API waits "
-            f"{_duration(API_TIMEOUT)}: a slower request is answered with 503 while the function goes on. Enqueue the "
-            "work and answer at once, or lower its `timeout`.",
+            f"{_duration(API_TIMEOUT)}: a request is answered with 504 after {_duration(API_TIMEOUT - ANSWER_TIME)}, "
+            "and the run is ended then. Enqueue the work and answer at once, or lower its `timeout`.",
         )
     reserved, queues = function.options.reserved_concurrency, basis.queues_of(function.id)
     needed = sum(mapping_concurrency(queue) for queue in queues)
@@ -240,6 +248,19 @@ def _check_sums(basis: Basis) -> Iterator[Finding]:
             place_in_config(basis.config, basis.config.aws.line),
             f"the functions reserve a concurrency of {reserved} together; an account has {ACCOUNT_CONCURRENCY} unless "
             f"AWS has raised that, and must leave {UNRESERVED_CONCURRENCY} unreserved. Reserve less, or ask for more.",
+        )
+
+
+def _check_stage(basis: Basis) -> Iterator[Finding]:
+    where, stage = place_in_config(basis.config, basis.config.aws.line), basis.stage
+    if stage.throttle_burst > THROTTLE_BURST:
+        yield error(where, f"`throttle_burst` is {stage.throttle_burst}, AWS takes {THROTTLE_BURST} at most. Lower it.")
+    if stage.oldest_message_alarm_s > CHANGE_ALARM_AGE.seconds:
+        yield warning(
+            where,
+            f"`oldest_message_alarm_s` is {stage.oldest_message_alarm_s}, and changes are given up when they are "
+            f"{_duration(CHANGE_AGE)} old: the alarm 'change feed late' is raised at {_duration(CHANGE_ALARM_AGE)} all "
+            "the same. Set it to that or less, and both are raised at one age.",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -13,6 +14,9 @@ from iii_runtime.plan.app_plan import AppPlan, PlannedQueue
 from iii_runtime.plan.findings import Finding, error, warning
 
 DEPLOYED_FORMAT = 1
+
+DEPLOYED_OUTPUT = "DeployedPlan"
+"""Name of the stack outputs that carry a plan, each a part of it; from the second on they are numbered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +85,11 @@ def deployed_to_json(deployed: DeployedPlan) -> dict[str, Json]:
     }
 
 
+def deployed_to_text(deployed: DeployedPlan) -> str:
+    """Return the stored form as the text of the outputs, in one piece."""
+    return json.dumps(deployed_to_json(deployed), separators=(",", ":"), sort_keys=True)
+
+
 def deployed_from_json(stored: object) -> DeployedPlan:
     """Return what `deployed_to_json` stored, from the JSON of the file, whatever that is.
 
@@ -92,7 +101,7 @@ def deployed_from_json(stored: object) -> DeployedPlan:
     try:
         return DeployedPlan(
             app=_text(stored["app"]),
-            stage=_text(stored["stage"]),
+            stage=_stage(stored["stage"]),
             stacks=_number(stored["stacks"]),
             queues={
                 name: DeployedQueue(type=_queue_type(queue["type"]), stack=_number(queue["stack"]))
@@ -182,6 +191,13 @@ def _queue_type(value: object) -> Literal["standard", "fifo"]:
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"a text is expected, found {value!r:.40}")
+    return value
+
+
+def _stage(value: object) -> str:
+    # It becomes the name of a file.
+    if not isinstance(value, str) or not value.isalnum():
+        raise TypeError(f"the name of a stage is expected, found {value!r:.40}")
     return value
 
 

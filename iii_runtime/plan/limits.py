@@ -19,6 +19,19 @@ FUNCTION_TIMEOUT = LAMBDA_TIMEOUT - DISPATCH_MARGIN
 API_TIMEOUT = timedelta(seconds=30)
 """How long an HTTP API waits for an answer."""
 
+ANSWER_TIME = timedelta(seconds=1)
+"""What is kept of that, so that a function's time-out is answered before the HTTP API gives up."""
+
+CHANGE_AGE = timedelta(hours=1)
+"""Age at which a change that cannot be delivered is given up. Until then all later changes of its shard wait behind it,
+whatever their key; so an hour, and not the day that DynamoDB keeps a change."""
+
+CHANGE_ALARM_AGE = timedelta(minutes=30)
+"""Highest age of a change at which an alarm is raised: early enough to do something before changes are given up."""
+
+THROTTLE_BURST = 2**31 - 1
+"""What CloudFormation takes as a number of requests at once."""
+
 MESSAGE_LIFE = timedelta(days=13)
 """How long a message may take to use up its attempts: a day less than a queue keeps it."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
 from iii_runtime.core.config.stored import config_from_json, config_to_json
 from iii_runtime.core.config.values import Config
 from iii_runtime.core.errors import HostError
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.function_options import FunctionOptions
 from iii_runtime.core.payload import Json, PayloadError, to_json
 from iii_runtime.core.registry import Catalog, FunctionSpec, TriggerSpec
@@ -20,7 +21,7 @@ MANIFEST_FORMAT = 1
 MANIFEST_NAME = "iii-manifest.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Manifest:
     """An app as data.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from iii_runtime.core.errors import HostError
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.queue import QueueSpec
 
 SystemRole: TypeAlias = Literal["dispatcher", "control", "tick", "feed", "websocket"]
@@ -53,7 +53,7 @@ _SPECIAL_REGIONS = {
 """Partitions by how the names of their regions begin."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Deployment:
     """One app in one stage, region and account. All names are derived from it.
 

@@ -114,7 +114,9 @@ def feed_permissions(basis: Basis) -> tuple[Permission, ...]:
     return _present(
         _items(names, "GetItem", "Query", "UpdateItem", "DeleteItem"),
         _allow(tuple(f"dynamodb:{each}" for each in stream), (f"{names.table_arn}/stream/*",), why=STREAM_LABEL),
-        *(_blobs(names, "payloads") if triggered else [_find_objects(names)]),
+        # What it hands to a function may be large; no result comes back.
+        _allow(("s3:PutObject",), (f"{names.bucket_arn}/payloads/*",) if triggered else (), why=ANY_OBJECT),
+        _find_objects(names),
         _read_state(names),
         _allow((SEND,), (names.queue_arn(names.own_queue_name(FEED_FAILURES)),)),
         _allow((PUBLISH,), (names.progress_topic_arn,)),

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from iii_runtime.core.config import StreamAuth
 from iii_runtime.core.http import Route, parse_route
-from iii_runtime.core.http.routes import Parameter
+from iii_runtime.core.http.routes import METHODS, Parameter
 from iii_runtime.core.registry import TriggerSpec
 from iii_runtime.core.triggers import Http, HttpAuth
 from iii_runtime.plan.app_plan import PlannedRoute
@@ -21,6 +21,9 @@ STREAM_TICKET = ("POST", "/_iii/stream-ticket")
 """The route that gives out tickets for the WebSocket."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9._~-]+")
+_HOST = r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?"
+_ORIGIN = re.compile(rf"https?://{_HOST}")
+_ISSUER = re.compile(rf"https://{_HOST}(?:/[!-\"$->@-~]*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,22 +186,56 @@ def _check_routes(basis: Basis, routes: Sequence[PlannedRoute], tickets: list[Pl
 def _check_jwt(basis: Basis, routes: Iterable[PlannedRoute]) -> Iterator[Finding]:
     taking = [route for route in routes if route.auth == "jwt"]
     named = ", ".join(f"{route.method} {route.path}" for route in taking)
-    if taking and basis.config.http.jwt is None:
+    jwt = basis.config.http.jwt
+    if taking and jwt is None:
         yield error(
             taking[0].source,
             f"{named}: `auth: jwt` takes tokens, and nothing says whose. Set `jwt` of iii-http, with `issuer` and "
             "`audience`.",
         )
+    if jwt is not None and not _ISSUER.fullmatch(jwt.issuer):
+        yield error(
+            place_in_config(basis.config, basis.config.http.line),
+            f"`jwt.issuer` {jwt.issuer!a}: API Gateway finds the keys below it when it is deployed. Give the https URL "
+            "of the issuer, with a host and without user, query and fragment.",
+        )
 
 
 def _check_cors(basis: Basis, routes: Iterable[PlannedRoute]) -> Iterator[Finding]:
     cors = basis.config.http.cors
-    if cors is not None and not cors.allowed_origins and any(route.auth != "none" for route in routes):
+    if cors is None:
+        return
+    where = place_in_config(basis.config, basis.config.http.line)
+    unknown = [method for method in cors.allowed_methods if not method]
+    if unknown:
+        yield error(
+            where,
+            f"`cors.allowed_methods` has {', '.join(unknown)}, and no route can have that. Correct it; there are "
+            f"{', '.join(METHODS)}, and '*' for all.",
+        )
+    yield from _check_origins(cors.allowed_origins, where)
+    if not cors.allowed_origins and any(route.auth != "none" for route in routes):
         yield warning(
-            place_in_config(basis.config, basis.config.http.line),
+            where,
             "pages of any origin may call routes that need credentials. List the origins in `cors.allowed_origins` of "
             "iii-http.",
         )
+
+
+def _check_origins(origins: Iterable[str], where: str) -> Iterator[Finding]:
+    for origin in origins:
+        if "*" in origin:
+            yield error(
+                where,
+                f"`cors.allowed_origins` has {origin!a}: an origin is one, and no pattern. API Gateway would let in "
+                "every page under https for 'https://*', and refuses others. List each origin, or '*' alone.",
+            )
+        elif not _ORIGIN.fullmatch(origin):
+            yield warning(
+                where,
+                f"`cors.allowed_origins` has {origin!a}: API Gateway may refuse what is no origin of http or https "
+                "with a host in ASCII, as a browser sends it.",
+            )
 
 
 def _shown(trigger: TriggerSpec) -> str:

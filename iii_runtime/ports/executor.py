@@ -16,5 +16,6 @@ class Executor(Protocol):
         Raises:
             DeadlineExceededError: The body did not end within `timeout`. A synchronous body is abandoned: it
                 may go on running, but its outcome is dropped.
+            FunctionBusyError: It did not begin in time, and never will. That is no attempt.
         """
         ...

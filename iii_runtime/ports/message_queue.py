@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
+from iii_runtime.core.frozen import frozen
 from iii_runtime.core.message import Cause, ErrorRecord
 from iii_runtime.core.queue import QueueSpec
 
@@ -63,7 +64,7 @@ class Delivery:
     group: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class QueueDepth:
     """How many messages a queue holds. All numbers are exact at one instant, unless `is_exact` is false.
 

@@ -4,10 +4,10 @@ Where moto 5.2.5 is not faithful, and what becomes of it here:
 
 - SQS: see `sqs_backend`, which takes its place.
 - Lambda runs nothing without Docker; a mapping invokes inside of the send, one message at a time, and ignores which of
-  a batch failed: `lambda_service` and `event_sources` take its place.
+  a batch failed: `lambda_service`, `event_sources` and `stream_source` take its place.
 - EventBridge rules and schedules never fire: `schedules` does it.
 - API Gateway posts to connections that do not exist, and of any size: `gateway` answers.
-- The stream of a table has records of writes that change nothing: `event_sources` leaves them out.
+- The stream of a table has records of writes that change nothing: `stream_source` leaves them out.
 - DynamoDB throttles nothing: `overseers` can refuse requests.
 - Nothing in DynamoDB or S3 expires; no read and no index lags behind; transactions never meet; a request token does not
   keep a transaction from happening twice. That is left to tests on an account of AWS.

@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.aws.calls import Answered, Call, Reply, watched_by
 from tests.aws.cloud import Cloud
-from tests.aws.lambda_service import Invocation
+from tests.aws.invocations import Invocation
 from tests.aws.prices import prices
 
 _CHUNK = 64 * 1024

@@ -25,7 +25,7 @@ from tests.aws.cloud import REGION
 from tests.aws.everything import CONFIG, LARGE, SECRETS, everything
 from tests.aws.gateway import Connection
 from tests.aws.iam import Guard, guard_of
-from tests.aws.lambda_service import Invocation
+from tests.aws.invocations import Invocation
 from tests.aws.simulator import Simulator
 
 MEDIUM = 300 * 1024

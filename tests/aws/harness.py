@@ -1,7 +1,8 @@
 """Runs workers on AWS in the test's own process: the interface of `iii_runtime.testing.Harness`, over the simulator.
 
-Invocations run side by side, each on a thread of its own, as far as queues and groups allow, and begin as soon as they
-are due; the clock moves in `settle` and `advance` only.
+Invocations run side by side, each on a thread of its own, as far as queues and groups allow. What is due begins when
+the test waits for anything but a request: never during one, and never before what the test does right after it, however
+slow the machine is. The clock moves in `settle` and `advance` only.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import contextlib
 import dataclasses
 import json as json_
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -24,13 +25,12 @@ from iii_runtime.engine.stores import Stores
 from iii_runtime.testing.clock import SkipClock
 from iii_runtime.testing.harness import Harness, Reply
 from tests.aws.event_sources import Work
+from tests.aws.invocations import Invocation
 from tests.aws.lambda_service import FunctionFailedError
 from tests.aws.sandboxes import in_thread
 from tests.aws.simulator import Simulator, Wrap
 
 _SETTLE_LIMIT = timedelta(days=2)
-_HEADSTART_S = 0.02
-"""Real time between the end of a request and the start of what it set off, unless the test waits for it."""
 
 
 class AwsHarness:
@@ -60,6 +60,7 @@ class AwsHarness:
         self._active: set[Work] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._pushed: list[StreamChange] = []
+        self._requests = 0
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -99,12 +100,9 @@ class AwsHarness:
 
     async def trigger(self, request: TriggerRequest | Mapping[str, Any]) -> Any:
         """Do what `Worker.trigger` does, from outside of every function."""
-        self._alive()
         parsed = parse_trigger_request(request)
-        try:
+        with self._request():
             return await in_thread(lambda: self.simulator.trigger_parsed(parsed))
-        finally:
-            self._wake()
 
     async def http(
         self,
@@ -116,18 +114,15 @@ class AwsHarness:
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
         """Answer an http request as API Gateway and the Lambda of the route do."""
-        self._alive()
         path, _, query = target.partition("?")
         sent = dict(headers or {})
         if body is None and json is not None:
             body = json_.dumps(json).encode()
             sent = {"Content-Type": "application/json", **sent}
-        try:
+        with self._request():
             answer = await in_thread(
                 lambda: self.simulator.http.request(method.upper(), path, query, tuple(sent.items()), body or b"")
             )
-        finally:
-            self._wake()
         answered: dict[str, str] = {}
         for name, value in answer.headers:
             known = answered.get(name.lower())
@@ -179,6 +174,18 @@ class AwsHarness:
             self.clock.advance(max([*running, *held]) + timedelta(seconds=1))
         self._wake()
 
+    @contextlib.contextmanager
+    def _request(self) -> Iterator[None]:
+        """Hold back what a request sets off until the test has its answer."""
+        if self._loop is None:
+            raise RuntimeError("the harness is not started; use `async with`")
+        self._requests += 1
+        try:
+            yield
+        finally:
+            self._requests -= 1
+            self._wake()
+
     def _take_progress(self) -> None:
         self._pushed += [_change(payload) for payload in self.simulator.cloud.take_progress()]
 
@@ -191,11 +198,11 @@ class AwsHarness:
             await self.idle()
 
     async def _pump(self) -> None:
-        """Begin what is due, whenever something may have become due, but not before what a test does right away."""
+        """Begin what is due, whenever something may have become due, unless a request is under way."""
         while True:
-            await asyncio.sleep(_HEADSTART_S)
             self._changed.clear()
-            self._begin_due()
+            if not self._requests:
+                self._begin_due()
             due = self.simulator.next_due(with_schedules=True)
             waits: list[asyncio.Task[Any]] = [asyncio.create_task(self._changed.wait())]
             if due is not None and due > self.clock.now():
@@ -209,14 +216,15 @@ class AwsHarness:
     def _begin_due(self) -> None:
         while (work := self.simulator.poll()) is not None:
             self._active.add(work)
-            task = asyncio.create_task(self._perform(work))
+            # Begun here: on its thread it might begin only after a restart that ought to have killed it.
+            task = asyncio.create_task(self._perform(work, self.simulator.lambdas.begin(work.function)))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _perform(self, work: Work) -> None:
+    async def _perform(self, work: Work, invocation: Invocation) -> None:
         outcome: Callable[[], None] = work.failed
         try:
-            answer = await in_thread(lambda: self.simulator.lambdas.invoke(work.function, work.event))
+            answer = await in_thread(lambda: self.simulator.lambdas.carry_out(invocation, work.event))
             outcome = lambda: work.done(answer)  # noqa: E731
         except FunctionFailedError:
             pass
@@ -237,10 +245,6 @@ class AwsHarness:
         """Move the clock on; from any thread."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.clock.advance_to, instant)
-
-    def _alive(self) -> None:
-        if self._loop is None:
-            raise RuntimeError("the harness is not started; use `async with`")
 
 
 def open_harness(

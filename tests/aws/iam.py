@@ -16,7 +16,7 @@ from iii_runtime.plan.app_plan import AppPlan, Permission
 from iii_runtime.plan.names import FEED_FAILURES, TICK_QUEUE, Deployment
 from tests.aws.calls import Answered, Call, Reply, refuse
 from tests.aws.cloud import WEBSOCKET_URL
-from tests.aws.lambda_service import Invocation
+from tests.aws.invocations import Invocation
 
 _UNKNOWN_SUFFIX = "-AbCdEf"
 """Stands for the six characters that Secrets Manager puts behind a name."""

@@ -15,8 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from botocore.response import StreamingBody
 
@@ -26,7 +25,8 @@ from iii_runtime.hosts.aws_lambda.context import LambdaContext
 from iii_runtime.hosts.aws_lambda.sandbox import Sandbox
 from iii_runtime.plan.app_plan import PlannedFunction
 from iii_runtime.ports.clock import Clock
-from tests.aws.calls import Answered, Call, Reply, refuse, watched_by
+from tests.aws.calls import Answered, Call, refuse, watched_by
+from tests.aws.invocations import Invocation, Killed, Overseer
 
 T = TypeVar("T")
 
@@ -34,10 +34,6 @@ _log = logging.getLogger("tests.aws")
 
 LARGEST_SYNCHRONOUS = 6 * 1024 * 1024
 LARGEST_EVENT = 1024 * 1024
-
-
-class Killed(BaseException):
-    """The sandbox is dead. Nothing can catch it and go on: each further request of the sandbox raises it again."""
 
 
 class FunctionFailedError(Exception):
@@ -50,80 +46,6 @@ class FunctionFailedError(Exception):
     def __init__(self, payload: dict[str, Json]) -> None:
         super().__init__(f"{payload.get('errorType')}: {payload.get('errorMessage')}")
         self.payload = payload
-
-
-class Overseer(Protocol):
-    """Decides about the requests of all invocations: counts, refuses, kills."""
-
-    def before(self, invocation: Invocation, call: Call) -> Answered | None:
-        """Take note of a request; an answer keeps it from being sent."""
-        ...
-
-    def after(self, invocation: Invocation, call: Call, reply: Reply) -> None:
-        """Take note of an answer."""
-        ...
-
-    def ends(self, invocation: Invocation) -> None:
-        """Take note that a handler has returned and its answer is about to leave."""
-        ...
-
-
-@dataclass(slots=True, eq=False)
-class Invocation:
-    """One invocation, and what Lambda tells its handler of it.
-
-    Attributes:
-        function: Name of the function on AWS.
-        aws_request_id: Identity.
-        timeout: How long it may take.
-        deadline: When its time is up.
-        is_dead: Whether its sandbox was killed.
-    """
-
-    function: str
-    aws_request_id: str
-    timeout: timedelta
-    deadline: datetime
-    overseer: Overseer | None
-    lambdas: LambdaService
-    is_dead: bool = False
-    sandbox: Sandbox | None = None
-
-    def get_remaining_time_in_millis(self) -> int:
-        """Return how long it may go on, by the virtual clock."""
-        return max((self.deadline - self.lambdas.clock.now()) // timedelta(milliseconds=1), 0)
-
-    def kill(self) -> None:
-        """End its sandbox at this moment."""
-        self.is_dead = True
-
-    def before(self, call: Call) -> Answered | None:
-        """See a request of this invocation."""
-        self.check()
-        if self.overseer is not None:
-            answered = self.overseer.before(self, call)
-            self.check()
-            if answered is not None:
-                return answered
-        service = self.lambdas.services.get(call.service)
-        return None if service is None else service(call)
-
-    def after(self, call: Call, reply: Reply) -> None:
-        """See an answer to this invocation."""
-        if self.overseer is not None:
-            self.overseer.after(self, call, reply)
-        self.check()
-
-    def ends(self) -> None:
-        """Let the overseer kill it at its very end."""
-        if self.overseer is not None:
-            self.overseer.ends(self)
-        self.check()
-
-    def check(self) -> None:
-        """Raise `Killed` if it is dead."""
-        if self.is_dead:
-            raise Killed(self.function)
 
 
 @dataclass(slots=True)
@@ -184,6 +106,24 @@ class LambdaService:
         for sandbox in function.idle:
             sandbox.close()
 
+    def begin(self, name: str) -> Invocation:
+        """Begin an invocation: it counts as running, and its time, from now on, whenever its thread gets to it.
+
+        Raises:
+            LookupError: There is no such function.
+        """
+        function = self._functions[name]
+        with self._lock:
+            self._count += 1
+            request_id = f"00000000-0000-4000-8000-{self._count:012d}"
+            timeout = function.plan.timeout
+            invocation = Invocation(
+                name, request_id, timeout, self.clock.now() + timeout, self.overseer, self.clock, self.services
+            )
+            invocation.sandbox = function.idle.pop() if function.idle else None
+            self.running.append(invocation)
+        return invocation
+
     def invoke(self, name: str, event: Json) -> Json:
         """Run a function and return what its handler returns.
 
@@ -191,10 +131,18 @@ class LambdaService:
             FunctionFailedError: The handler raised, or its sandbox was killed.
             LookupError: There is no such function.
         """
-        handle = self._functions[name].handle
+        return self.carry_out(self.begin(name), event)
+
+    def carry_out(self, invocation: Invocation, event: Json) -> Json:
+        """Do what has begun, and return what the handler returns.
+
+        Raises:
+            FunctionFailedError: The handler raised, or the sandbox was killed, perhaps before this.
+        """
+        handle = self._functions[invocation.function].handle
         # The handler gets what JSON makes of the event, as on AWS, and nothing of the caller's.
         given = json.loads(json.dumps(event))
-        result = self.run_inside(name, lambda sandbox, context: handle(sandbox, given, context))
+        result = self._run(invocation, lambda sandbox, context: handle(sandbox, given, context))
         return cast(Json, json.loads(json.dumps(result)))
 
     def run_inside(self, name: str, body: Callable[[Sandbox, LambdaContext], T]) -> T:
@@ -203,19 +151,7 @@ class LambdaService:
         Raises:
             FunctionFailedError: It raised, or the sandbox was killed.
         """
-        function = self._functions[name]
-        with self._lock:
-            self._count += 1
-            request_id = f"00000000-0000-4000-8000-{self._count:012d}"
-            timeout = function.plan.timeout
-            invocation = Invocation(name, request_id, timeout, self.clock.now() + timeout, self.overseer, self)
-            invocation.sandbox = function.idle.pop() if function.idle else None
-            self.running.append(invocation)
-        try:
-            return self._run(function, invocation, body)
-        finally:
-            with self._lock:
-                self.running.remove(invocation)
+        return self._run(self.begin(name), body)
 
     def answer(self, call: Call) -> Answered:
         """Answer a request to Lambda."""
@@ -257,9 +193,11 @@ class LambdaService:
         self.discard_sandboxes()
         self._functions.clear()
 
-    def _run(self, function: HostedFunction, invocation: Invocation, body: Callable[[Sandbox, LambdaContext], T]) -> T:
+    def _run(self, invocation: Invocation, body: Callable[[Sandbox, LambdaContext], T]) -> T:
+        function = self._functions[invocation.function]
         try:
             with watched_by(invocation):
+                invocation.check()
                 sandbox = invocation.sandbox or function.open(function.plan)
                 invocation.sandbox = sandbox
                 result = body(sandbox, cast(LambdaContext, invocation))
@@ -274,8 +212,12 @@ class LambdaService:
             self._keep(function, invocation)
             _log.debug("invocation of %s failed", invocation.function, exc_info=error)
             raise FunctionFailedError(_failure(error)) from error
-        self._keep(function, invocation)
-        return result
+        else:
+            self._keep(function, invocation)
+            return result
+        finally:
+            with self._lock:
+                self.running.remove(invocation)
 
     def _keep(self, function: HostedFunction, invocation: Invocation) -> None:
         if invocation.sandbox is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.aws.calls import Answered, Call, Reply
-from tests.aws.lambda_service import Invocation
+from tests.aws.invocations import Invocation
 
 
 @dataclass(slots=True)

@@ -7,9 +7,9 @@ What the code under test asks of AWS can be counted, refused or cut off through 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Self, TypeAlias
 
 from iii_runtime.adapters.threads import ThreadExecutor
@@ -26,21 +26,18 @@ from iii_runtime.hosts.aws_lambda.stores import aws_stores
 from iii_runtime.hosts.loop_invoker import LoopInvoker
 from iii_runtime.plan.app import plan_app
 from iii_runtime.plan.app_plan import PlannedFunction
-from iii_runtime.plan.names import TICK_QUEUE, Deployment
+from iii_runtime.plan.names import Deployment
 from iii_runtime.testing.clock import SequenceIds, SkipClock
 from tests.aws.calls import shared_clients
 from tests.aws.cloud import ACCOUNT, REGION, Cloud, SandboxClock
 from tests.aws.deployed_app import describe, importable, request_fields
-from tests.aws.event_sources import QueueSource, Source, StreamSource, Work
+from tests.aws.event_sources import QueueSource, Work
 from tests.aws.gateway import HttpApi, WebSocketApi
 from tests.aws.lambda_service import FunctionFailedError, LambdaService
 from tests.aws.sandboxes import ContextInvoker, SharedSandbox
-from tests.aws.schedules import MinuteSource, ScheduleSource
+from tests.aws.sources import Sources
 
 Wrap: TypeAlias = Callable[[Stores], Stores]
-
-WATCH = timedelta(minutes=5)
-"""How long the tick goes on looking at dead-letter queues after one of them has changed."""
 
 _SETTLE_LIMIT = timedelta(days=2)
 _numbers = itertools.count(1)
@@ -89,11 +86,6 @@ class Simulator:
         self.plan = plan_app(self.manifest, deployment)
         self.http = HttpApi(self.plan, self.lambdas, self.clock.now_ms)
         self.websocket = WebSocketApi(self.deployment.system_name("websocket"), self.lambdas)
-        self.queues: dict[str, QueueSource] = {}
-        self.sources: list[Source] = []
-        self._letters: tuple[str, ...] = ()
-        self._seen_records = 0
-        self._watch_until = self.clock.now()
 
     @property
     def deployment(self) -> Deployment:
@@ -112,7 +104,7 @@ class Simulator:
             invoker = ContextInvoker(self.trigger_parsed)
             for worker in self._workers:
                 stack.callback(worker.attach, worker.attach(invoker))
-            self._connect()
+            self._sources = Sources(self.cloud, self.plan)
             self._exit = stack.pop_all()
         return self
 
@@ -163,12 +155,7 @@ class Simulator:
         if self.lambdas.events:
             event = self.lambdas.events.popleft()
             return Work(function=event.function, event=event.payload, done=lambda _: None, failed=lambda: None)
-        for index, source in enumerate(self.sources):
-            work = source.poll()
-            if work is not None:
-                self.sources = [*self.sources[index + 1 :], *self.sources[: index + 1]]
-                return work
-        return None
+        return self._sources.poll()
 
     def run_due(self) -> None:
         """Carry out everything that is due, one after the other, until nothing is. The clock does not move."""
@@ -213,7 +200,9 @@ class Simulator:
         Args:
             with_schedules: Whether schedules and the tick count, which never end.
         """
-        return min(self._due_times(with_schedules=with_schedules), default=None)
+        if self.lambdas.events:
+            return self.clock.now()
+        return min(self._sources.due_times(with_schedules=with_schedules), default=None)
 
     def restart(self) -> None:
         """Throw away all sandboxes, those that run too."""
@@ -221,7 +210,7 @@ class Simulator:
 
     def source(self, queue: str) -> QueueSource:
         """Return the mapping of a queue, by the runtime's name."""
-        return self.queues[queue]
+        return self._sources.queues[queue]
 
     def letters(self, queue: str) -> list[str]:
         """Return the bodies on the dead-letter queue of a queue."""
@@ -233,7 +222,7 @@ class Simulator:
         From within an invocation this is a second one beside it, of the same messages. Returns how many there were.
         """
         count = 0
-        for source in self.queues.values():
+        for source in self._sources.queues.values():
             if source.function != function:
                 continue
             with self.cloud.lock:
@@ -279,8 +268,7 @@ class Simulator:
 
     def tick(self) -> None:
         """Let the rule of the minute fire once, whether or not there is anything to do."""
-        source = next(source for source in self.sources if isinstance(source, MinuteSource))
-        self.perform(source.fire())
+        self.perform(self._sources.minute.fire())
 
     def _trigger_inside(self, request: TriggerRequest) -> Any:
         name = self.deployment.system_name("control")
@@ -292,57 +280,6 @@ class Simulator:
             if error.__cause__ is None:
                 raise
             raise error.__cause__ from None
-
-    def _due_times(self, *, with_schedules: bool) -> Iterator[datetime]:
-        if self.lambdas.events:
-            yield self.clock.now()
-        for source in self.sources:
-            if isinstance(source, ScheduleSource | MinuteSource) and not with_schedules:
-                continue
-            due = source.next_due_ms()
-            if due is not None:
-                yield datetime.fromtimestamp(due / 1000, UTC)
-
-    def _connect(self) -> None:
-        for name, planned in self.plan.queues.items():
-            self.queues[name] = QueueSource(
-                self.cloud,
-                planned.name,
-                planned.consumer,
-                batch_size=planned.batch_size,
-                concurrency=planned.max_concurrency,
-            )
-        ticks = QueueSource(
-            self.cloud,
-            self.deployment.own_queue_name(TICK_QUEUE),
-            self.deployment.system_name("tick"),
-            batch_size=10,
-            concurrency=2,
-        )
-        self.sources = [*self.queues.values(), StreamSource(self.cloud, self.deployment), ticks]
-        for schedule in self.plan.schedules:
-            if schedule.kind != "tick":
-                self.sources.append(ScheduleSource(self.cloud, schedule))
-        self.sources.append(MinuteSource(self.cloud, self.deployment, self._tick_is_needed))
-
-    def _tick_is_needed(self) -> bool:
-        return any(schedule.kind == "tick" for schedule in self.plan.schedules) or self._watches_letters()
-
-    def _watches_letters(self) -> bool:
-        """Return whether a dead-letter queue, or what is known of a message, has changed a short while ago."""
-        with self.cloud.lock:
-            letters = tuple(
-                message.id
-                for planned in self.plan.queues.values()
-                for message in self.cloud.queue(planned.letter_name).held
-            )
-            records = self.cloud.stream_records(self._seen_records)
-            self._seen_records += len(records)
-        is_item = any(record["dynamodb"]["Keys"]["pk"]["S"].startswith("M#") for record in records)
-        if is_item or letters != self._letters:
-            self._letters = letters
-            self._watch_until = self.clock.now() + WATCH
-        return self.clock.now() < self._watch_until
 
     def _open_sandbox(self, planned: PlannedFunction) -> Sandbox:
         environment = read_environment({**planned.environment, "AWS_REGION": REGION})

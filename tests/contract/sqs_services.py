@@ -8,6 +8,7 @@ from datetime import timedelta
 from iii_runtime.adapters.aws.blob_store import S3BlobStore
 from iii_runtime.adapters.aws.dead_letter_store import DynamoDeadLetterStore
 from iii_runtime.adapters.aws.message_queue import SqsMessageQueue
+from iii_runtime.adapters.aws.queue_parts import QueueParts
 from iii_runtime.adapters.aws.reconciler import Reconciler
 from iii_runtime.adapters.aws.table import Table
 from iii_runtime.core.queue import QueueSpec
@@ -71,10 +72,9 @@ def stage_queues(
     table = Table(clients, deployment.table_name, clock)
     blobs = S3BlobStore(clients, deployment.bucket_name, clock)
     deployed = DeployedQueues(services, receives=receives)
-    reconciler = Reconciler(clients, deployment, table, blobs, clock, ids, wait_s=0)
-    queue = StageQueue(clients, deployment, table, blobs, clock, ids, queues=lambda: deployed, deletes=deletes)
-    letters = StageLetters(
-        clients, deployment, table, blobs, clock, ids, queues=lambda: deployed, reconciler=reconciler
-    )
+    parts = QueueParts(clients, deployment, table, blobs, clock, ids)
+    reconciler = Reconciler(parts, wait_s=0)
+    queue = StageQueue(parts, queues=lambda: deployed, deletes=deletes)
+    letters = StageLetters(parts, queues=lambda: deployed, reconciler=reconciler)
     queue.deployed = letters.deployed = deployed
     return queue, letters, reconciler

@@ -264,6 +264,21 @@ async def test_what_is_not_json_is_refused_for_every_action(worker: Worker, host
         assert refusal.value.function_id == "a::b"
 
 
+@pytest.mark.parametrize("action", [None, TriggerAction.Void(), TriggerAction.Enqueue(queue="mail")])
+async def test_metadata_has_one_bound_whatever_the_action(worker: Worker, host: Host, action: Any) -> None:
+    seen: list[int] = []
+    worker.register_function("a::b", lambda data, metadata: seen.append(len(metadata["x"])))
+    fits = 4096 - len('{"x":""}')
+    async with host() as harness:
+        await harness.trigger({"function_id": "a::b", "metadata": {"x": "y" * fits}, "action": action})
+        with pytest.raises(InvocationError, match="metadata must be an object of at most 4096 bytes") as refusal:
+            await harness.trigger({"function_id": "a::b", "metadata": {"x": "y" * (fits + 1)}, "action": action})
+        code = refusal.value.reason if isinstance(refusal.value, EnqueueError) else refusal.value.code
+        assert (code, refusal.value.function_id) == ("payload_not_json", "a::b")
+        await harness.settle()
+    assert seen == [fits]
+
+
 async def test_a_result_that_is_not_json_is_a_failure_of_the_function(worker: Worker, host: Host) -> None:
     worker.register_function("a::b", lambda data: {"at": object()})
     async with host() as harness:

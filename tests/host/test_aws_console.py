@@ -12,7 +12,7 @@ from iii_runtime import Queue, Worker, register_worker
 from iii_runtime.core.config import Config, QueueConfig
 from iii_runtime.core.payload import Json
 from tests.aws.calls import Call
-from tests.aws.lambda_service import Invocation
+from tests.aws.invocations import Invocation
 from tests.aws.overseers import Meddling
 from tests.aws.simulator import Simulator
 from tests.aws.sqs_backend import SourceUnknownError

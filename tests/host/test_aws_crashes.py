@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 
-from tests.aws.lambda_service import Invocation
+from tests.aws.invocations import Invocation
 from tests.aws.orders import STEPS, OrderStage, deployed_orders
 from tests.aws.overseers import At
 

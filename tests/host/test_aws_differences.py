@@ -11,7 +11,7 @@ from iii_runtime import OnState, Worker, register_worker
 from iii_runtime.core.config import Config, QueueConfig
 from iii_runtime.plan.names import FEED_FAILURES
 from tests.aws.calls import Call
-from tests.aws.lambda_service import Invocation
+from tests.aws.invocations import Invocation
 from tests.aws.overseers import Meddling
 from tests.aws.simulator import Simulator
 

@@ -11,7 +11,7 @@ import pytest
 
 from iii_runtime.core.payload import Json
 from tests.aws.calls import Answered, Call, refuse
-from tests.aws.lambda_service import Invocation
+from tests.aws.invocations import Invocation
 from tests.aws.orders import STEPS, OrderStage, deployed_orders
 from tests.aws.overseers import Meddling
 

@@ -13,7 +13,7 @@ import pytest
 from iii_runtime import OnState, Queue, Subscribe, Worker, current_invocation, register_worker
 from iii_runtime.core.config import Config, QueueConfig
 from iii_runtime.core.payload import Json
-from tests.aws.lambda_service import Invocation
+from tests.aws.invocations import Invocation
 from tests.aws.overseers import At
 from tests.aws.simulator import Simulator
 
@@ -48,6 +48,11 @@ def attempts(seen: list[Any]) -> Callable[[Any], None]:
 def letters(simulator: Simulator, queue: str) -> list[Any]:
     found: Any = simulator.trigger("engine::queue::dlq_messages", {"queue": queue})
     return list(found)
+
+
+def killing(function: str) -> At:
+    """Return what kills the next invocation of a Lambda."""
+    return At(0, lambda invocation: invocation.kill(), lambda invocation: invocation.function == function)
 
 
 class Invoked(At):
@@ -91,22 +96,32 @@ class TestRouting:
             simulator.settle()
             assert seen == [(1, 1)]
 
-    def test_a_function_that_is_killed_has_failed_its_attempt(self, worker: Worker) -> None:
-        """With a dispatcher somebody is there to count it."""
+    def test_a_function_that_is_killed_keeps_its_attempt(self, worker: Worker) -> None:
+        """The dispatcher sees it die, and it counts no more than on a queue of the function's own."""
         seen: list[Any] = []
         worker.register_function("b::other", attempts(seen))
         with deployed(worker) as simulator:
             name = simulator.deployment.function_name("b::other")
             simulator.trigger("b::other", 1, {"type": "enqueue", "queue": "shared"})
-            for _ in range(2):
-                simulator.lambdas.overseer = At(
-                    0, lambda invocation: invocation.kill(), lambda invocation: invocation.function == name
-                )
+            for _ in range(4):
+                simulator.lambdas.overseer = killing(name)
                 simulator.settle_next()
             simulator.lambdas.overseer = None
-            assert seen == [(1, 1), (1, 2)]
-            [letter] = letters(simulator, "shared")
-            assert (letter["cause"], letter["retries"]) == ("failed", 2)
+            simulator.settle()
+            assert seen == [(1, 1)] * 5
+            assert letters(simulator, "shared") == []
+
+    @pytest.mark.parametrize("queue", ["shared", "bound"])
+    def test_a_function_that_is_killed_each_time_is_given_up_by_its_receives(self, worker: Worker, queue: str) -> None:
+        worker.function("a::bound", triggers=[Queue("bound")])(lambda data: None)
+        worker.register_function("b::other", lambda data: None)
+        with deployed(worker) as simulator:
+            simulator.trigger("b::other", 1, {"type": "enqueue", "queue": queue})
+            for _ in range(simulator.plan.queues[queue].max_receives):
+                simulator.lambdas.overseer = killing(simulator.deployment.function_name("b::other"))
+                simulator.settle_next()
+            [letter] = letters(simulator, queue)
+            assert (letter["cause"], letter["retries"]) == ("receives", 0)
 
     def test_a_function_whose_lambda_is_gone_fails_until_its_message_is_a_dead_letter(self, worker: Worker) -> None:
         worker.register_function("b::other", lambda data: None)

@@ -65,26 +65,45 @@ def test_without_the_section_for_aws_nothing_is_said_of_it() -> None:
     assert report() == (0, [])
 
 
-def test_the_last_deployment_is_compared_with() -> None:
+DEPLOYED = {
+    "format": 1,
+    "app": "shop",
+    "stage": "dev",
+    "stacks": 1,
+    "queues": {"mail": {"type": "standard", "stack": 0}},
+    "functions": {"shop::pay": 0},
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("dev.json", DEPLOYED),
+        ("last-deploy.json", {"shop-dev": {"HttpUrl": "https://x", "DeployedPlan": json.dumps(DEPLOYED)}}),
+    ],
+    ids=["taken-over", "since-the-last-synthesis"],
+)
+def test_the_last_deployment_is_compared_with(file: str, content: dict[str, Any]) -> None:
     write(config=CONFIG.replace("mail: {}", "mail: { concurrency: 1 }"))
-    Path("deployed").mkdir()
-    deployed = {
-        "format": 1,
-        "app": "shop",
-        "stage": "dev",
-        "stacks": 1,
-        "queues": {"mail": {"type": "standard", "stack": 0}},
-        "functions": {"shop::pay": 0},
-    }
-    Path("deployed", "dev.json").write_text(json.dumps(deployed))
+    path = Path("deployed", file)
+    path.parent.mkdir()
+    path.write_text(json.dumps(content))
     code, found = report("--stage", "dev")
     assert (code, found[0]["level"], found[0]["where"]) == (1, "error", "iii-config.yaml:6")
     assert "would become a fifo queue" in found[0]["message"]
-    for text in ("{", "{}", "[]"):
-        Path("deployed", "dev.json").write_text(text)
-        code, found = report("--stage", "dev")
-        assert (code, found[0]["where"]) == (1, "deployed/dev.json")
-        assert "Restore it from version control" in found[0]["message"]
+    assert report("--stage", "test")[0] == 0
+    assert [each.name for each in path.parent.iterdir()] == [file]
+
+
+@pytest.mark.parametrize("file", ["dev.json", "last-deploy.json"])
+@pytest.mark.parametrize("text", ["{", "[]", '{"shop-dev": {"DeployedPlan": "{}"}}'])
+def test_a_damaged_file_of_the_last_deployment_is_told(file: str, text: str) -> None:
+    write()
+    Path("deployed").mkdir()
+    Path("deployed", file).write_text(text)
+    code, found = report("--stage", "dev")
+    assert (code, found[0]["where"]) == (1, f"deployed/{file}")
+    assert "Restore it from version control" in found[0]["message"]
 
 
 def test_code_that_cannot_be_imported_is_told_with_its_place() -> None:

@@ -16,11 +16,12 @@ from iii_runtime.core.message import BlobLink
 from iii_runtime.core.payload import Json, render_json
 from iii_runtime.core.remote import RemoteCall, RemoteTick, RemoteTrigger, decode_answer, decode_request, encode_request
 from iii_runtime.hosts.aws_lambda import control, dispatcher, function
+from iii_runtime.hosts.aws_lambda.context import LambdaContext
 from iii_runtime.hosts.aws_lambda.sandbox import Sandbox
 from iii_runtime.hosts.unknown_event import EventUnknownError
 from tests.contract.aws_services import DEPLOYMENT
 from tests.host import lambda_app
-from tests.host.lambda_kit import Context, Stage, running_stage
+from tests.host.lambda_kit import Context, Stage, again, failures, running_stage
 
 
 @pytest.fixture
@@ -34,6 +35,13 @@ def call(stage: Stage, sandbox: Sandbox, payload: Any, **members: Any) -> Any:
     function_id = members.pop("function_id", sandbox.environment.function_id)
     request = encode_request(RemoteCall(call=Call(function_id=function_id, payload=payload, **members)))
     return function.handle(sandbox, request, Context(stage.clock))
+
+
+def forward(stage: Stage, sandbox: Sandbox, **members: Any) -> Any:
+    """Forward a message of the queue `batch` for `app::mail` to the dispatcher and return its answer."""
+    message: Any = {"function_id": "app::mail", "source": "queue", "queue": "batch", "receipt": "m-1", **members}
+    request = RemoteCall(call=Call(payload={"n": 1}, **message), is_forwarded=True)
+    return dispatcher.handle(sandbox, encode_request(request), Context(stage.clock))
 
 
 def ask(stage: Stage, sandbox: Sandbox, function_id: str, payload: Json = None, **members: Json) -> Any:
@@ -93,10 +101,26 @@ def test_a_call_is_bounded_by_its_callers_limit_and_by_the_invocation(stage: Sta
 
 def test_a_condition_that_is_not_met_answers_without_running_the_function(stage: Stage) -> None:
     sandbox = stage.sandbox("app::subscriber")
-    assert call(stage, sandbox, {"wanted": False}, condition="app::is-wanted") == {"ok": None}
+    subscribed: Any = {"source": "topic", "condition": "app::is-wanted"}
+    assert call(stage, sandbox, {"wanted": False}, **subscribed) == {"ok": None}
     assert lambda_app.seen == []
-    assert "ok" in call(stage, sandbox, {"wanted": True}, condition="app::is-wanted")
+    assert call(stage, sandbox, {"wanted": True}, **subscribed) == {"ok": None}
     assert lambda_app.seen == [{"wanted": True}]
+
+
+def test_a_condition_that_is_another_function_is_refused_and_neither_runs(stage: Stage) -> None:
+    """Else whoever may call a function might have it call any other one that its role may."""
+    stage.serve(DEPLOYMENT.function_name("app::mail"), stage.sandbox("app::mail"), function.handle)
+    answer = call(stage, stage.sandbox("app::subscriber"), {"n": 1}, source="topic", condition="app::mail")
+    assert answer["error"]["code"] == "function_not_found"
+    assert "condition 'app::mail'" in answer["error"]["message"]
+    assert lambda_app.seen == []
+
+
+@pytest.mark.parametrize("source", ["queue", "topic", "state", "stream"])
+def test_a_result_that_nobody_waits_for_is_not_sent(stage: Stage, source: Any) -> None:
+    assert call(stage, stage.sandbox("app::mail"), {"n": 1}, source=source, receipt="m-1") == {"ok": None}
+    assert lambda_app.seen == [{"n": 1}]
 
 
 def test_a_call_for_another_function_is_refused(stage: Stage) -> None:
@@ -199,12 +223,49 @@ def test_secrets_are_those_of_the_functions_own_environment(stage: Stage, monkey
 def test_the_dispatcher_calls_the_function_of_a_forwarded_call(stage: Stage) -> None:
     sandbox = stage.sandbox()
     stage.serve(DEPLOYMENT.function_name("app::mail"), stage.sandbox("app::mail"), function.handle)
-    forwarded = RemoteCall(call=Call(function_id="app::mail", payload={"n": 1}, receipt="m-1"), is_forwarded=True)
-    answer: Any = dispatcher.handle(sandbox, encode_request(forwarded), Context(stage.clock))
-    assert answer == {"ok": {"did": {"n": 1}, "attempt": 1}}
+    assert forward(stage, sandbox) == {"ok": None}
+    assert lambda_app.seen == [{"n": 1}]
     stage.lambdas.refusals = ["TooManyRequestsException"]
-    busy: Any = dispatcher.handle(sandbox, encode_request(forwarded), Context(stage.clock))
-    assert busy["error"]["code"] == "function_busy"
+    assert forward(stage, sandbox)["error"]["code"] == "function_busy"
+
+
+@pytest.mark.parametrize(
+    ("members", "code"),
+    [
+        ({"queue": None}, "not_forwarded"),
+        ({"queue": "nowhere"}, "not_forwarded"),
+        ({"queue": "shared"}, "not_forwarded"),
+        ({"queue": "mail"}, "not_forwarded"),
+        ({"queue": "topic/news/app::subscriber"}, "not_forwarded"),
+        ({"receipt": None}, "not_forwarded"),
+        ({"source": "direct"}, "not_forwarded"),
+        ({"function_id": "app::nobody"}, "function_not_found"),
+    ],
+    ids=str,
+)
+def test_the_dispatcher_runs_nothing_that_no_consumer_forwards(
+    stage: Stage, members: dict[str, Any], code: str
+) -> None:
+    stage.serve(DEPLOYMENT.function_name("app::mail"), stage.sandbox("app::mail"), function.handle)
+    assert forward(stage, stage.sandbox(), **members)["error"]["code"] == code
+    assert lambda_app.seen == []
+
+
+def test_a_message_that_the_dispatcher_refuses_is_a_dead_letter_after_its_attempts(stage: Stage) -> None:
+    def refuse(sandbox: Sandbox, event: Any, context: LambdaContext) -> Any:
+        event["iii"]["call"]["q"] = "shared"
+        return dispatcher.handle(sandbox, event, context)
+
+    stage.serve(DEPLOYMENT.system_name("dispatcher"), stage.sandbox(), refuse)
+    consumer = stage.sandbox("app::batch")
+    stage.put("batch", {"n": 1}, "app::mail")
+    event = stage.receive("batch")
+    assert len(failures(function.handle(consumer, event, Context(stage.clock)))) == 1
+    stage.clock.advance(timedelta(minutes=1))
+    assert failures(function.handle(consumer, again(event), Context(stage.clock))) == []
+    (letter,) = consumer.run(lambda: consumer.runtime.stores.letters.list_letters("batch", 0, 10), Context(stage.clock))
+    assert (letter.cause, letter.attempts) == ("failed", 2)
+    assert "from queue 'shared'" in letter.error.message
 
 
 def test_the_command_line_reads_and_writes_state_through_the_same_builtins(stage: Stage) -> None:

@@ -20,20 +20,35 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
         yield stage
 
 
-async def spoilt(here: Stage) -> dict[str, Any]:
+async def spoilt(here: Stage, value: object = None) -> dict[str, Any]:
     """Return a batch of three records of which the second cannot be read."""
     for number in range(3):
         await here.set(number)
     event = here.batch()
-    event["Records"][1]["dynamodb"]["NewImage"]["v"] = {"N": "7"}
+    event["Records"][1]["dynamodb"]["NewImage"]["v"] = value or {"N": "7"}
     return event
 
 
-async def test_a_record_that_cannot_be_read_is_reported_and_holds_nothing_up(here: Stage) -> None:
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        ({"N": "7"}, "store_corrupt"),
+        ({"N": "7.5"}, "store_corrupt"),
+        ({"NS": ["7"]}, "store_corrupt"),
+        ({"S": "[" * 5000}, "store_corrupt"),
+        ({"S": "secret"}, "store_corrupt"),
+        ({"S": "NaN"}, "payload_not_json"),
+        ({"S": "[" * 70 + "]" * 70}, "payload_not_json"),
+    ],
+)
+async def test_a_record_that_cannot_be_read_is_reported_and_holds_nothing_up(
+    here: Stage, caplog: pytest.LogCaptureFixture, value: object, code: str
+) -> None:
     await here.join("c", "g1")
-    event = await spoilt(here)
+    event = await spoilt(here, value)
     assert await here.deliver(event) == []
-    assert here.unreadable.reported == [(event["Records"][1]["dynamodb"]["SequenceNumber"], "store_corrupt")]
+    assert here.unreadable.reported == [(event["Records"][1]["dynamodb"]["SequenceNumber"], code)]
+    assert "secret" not in caplog.text
     assert (here.gateway.events("c"), here.seen(), here.topic.published) == ([0, 2], [0, 2], [0, 2])
 
 

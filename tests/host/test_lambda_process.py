@@ -14,12 +14,13 @@ import pytest
 
 from iii_runtime.core.config import Config, QueueConfig
 from iii_runtime.core.worker import collecting_workers
+from iii_runtime.hosts.aws_lambda.executor import EXIT_CODE
 from iii_runtime.plan.manifest import MANIFEST_NAME, describe_app
 
 ROOT = Path(__file__).resolve().parents[2]
 
 CODE = """
-import threading, time
+import signal, threading, time
 from datetime import timedelta
 from iii_runtime import ApiResponse, Http, Logger, Queue, current_invocation, register_worker
 
@@ -35,13 +36,24 @@ def work(data):
     Logger().info("working", {"job": job})
     is_main = threading.current_thread() is threading.main_thread()
     return {"status_code": 200, "body": {"main": is_main, "did": job}}
+
+trigger = [Queue("calls", batch_size=10), Http("POST", "/call")]
+
+@worker.function("shop::call", triggers=trigger, timeout=timedelta(seconds=1))
+async def call(data):
+    job = data["body"] if "body" in data else data
+    if job.get("deaf"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+    if job.get("hung"):
+        time.sleep(60)
+    Logger().info("working", {"job": job})
+    return {"status_code": 200, "body": {"did": job}}
 """
 
 LAMBDA = """
 import json, sys
 from moto import mock_aws
-from tests.contract.aws_services import create_bucket, create_queues, create_table
-from iii_runtime.core.queue import QueueSpec
+from tests.contract.aws_services import create_bucket, create_table
 from iii_runtime.hosts.aws_lambda.environment import read_environment
 from iii_runtime.adapters.aws.clients import Clients
 import os
@@ -52,12 +64,13 @@ class Context:
         return 16_000
 
 def http(body):
-    return {"version": "2.0", "rawPath": "/work", "headers": {"content-type": "application/json"},
+    path = os.environ["III_FUNCTION"].replace("shop::", "/")
+    return {"version": "2.0", "rawPath": path, "headers": {"content-type": "application/json"},
             "requestContext": {"http": {"method": "POST"}}, "body": json.dumps(body)}
 
 def call(payload):
     return {"iii": {"v": 1, "kind": "call", "call": {
-        "fn": "shop::work", "src": "direct", "att": 1, "hops": 0, "depth": 0, "p": payload}}}
+        "fn": os.environ["III_FUNCTION"], "src": "direct", "att": 1, "hops": 0, "depth": 0, "p": payload}}}
 
 def show(answer):
     print("ANSWER", json.dumps(answer))
@@ -71,6 +84,36 @@ with mock_aws():
     context = Context()
 """
 
+MESSAGES = """
+from iii_runtime.hosts.aws_lambda.bundle import load_manifest
+from iii_runtime.plan.queues import plan_queues
+from iii_runtime.testing.stores import outgoing_message
+from tests.contract.aws_services import create_queues
+from tests.host.lambda_kit import again, failures, sqs_record
+
+app = load_manifest(read_environment(os.environ).root)
+queue = plan_queues(app.config, app.catalog, deployed=True)["calls"]
+create_queues(clients, deployment, [queue])
+name = deployment.queue_name(queue)
+
+def messages(*payloads):
+    records = []
+    for number, payload in enumerate(payloads):
+        body = outgoing_message(queue, f"receipt-{number}", payload, function_id="shop::call").body
+        clients.sqs.send_message(QueueUrl=deployment.queue_url(name), MessageBody=body)
+        answer = clients.sqs.receive_message(QueueUrl=deployment.queue_url(name), AttributeNames=["All"])
+        records.append(sqs_record(answer["Messages"][0], name))
+    return {"Records": records}
+
+def left(event, response):
+    ids = [record["messageId"] for record in event["Records"]]
+    return [ids.index(message_id) for message_id in failures(response)]
+
+def failed_attempts():
+    items = clients.dynamodb.scan(TableName=deployment.table_name)["Items"]
+    return [int(item["n"]["N"]) for item in items if "n" in item]
+"""
+
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
@@ -79,7 +122,9 @@ def bundle(tmp_path: Path) -> Path:
     space: dict[str, Any] = {"__name__": "bundled_work"}
     with collecting_workers() as workers:
         exec(compile(CODE, str(tmp_path / "bundled_work.py"), "exec"), space)  # noqa: S102 - our own text
-    config = Config(queues={"jobs": QueueConfig(name="jobs", max_retries=2)})
+    config = Config(
+        queues={name: QueueConfig(name=name, max_retries=2, backoff_ms=60_000) for name in ("jobs", "calls")}
+    )
     stored = describe_app(config, workers, ["bundled_work"])
     (tmp_path / MANIFEST_NAME).write_text(json.dumps(stored))
     return tmp_path
@@ -89,7 +134,9 @@ def bundle(tmp_path: Path) -> Path:
 def in_lambda(bundle: Path) -> Callable[..., tuple[list[Any], list[dict[str, Any]], list[str]]]:
     """Run statements where the handler is; returns answers, lines of the log, and everything else that was printed."""
 
-    def run(statements: str, **variables: str) -> tuple[list[Any], list[dict[str, Any]], list[str]]:
+    def run(
+        statements: str, *, exit_code: int = 0, **variables: str
+    ) -> tuple[list[Any], list[dict[str, Any]], list[str]]:
         environment = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": f"{bundle}:{ROOT}",
@@ -108,13 +155,18 @@ def in_lambda(bundle: Path) -> Callable[..., tuple[list[Any], list[dict[str, Any
         body = "".join(f"    {line}\n" for line in statements.strip().splitlines())
         command = [sys.executable, "-W", "error", "-c", LAMBDA + body]
         result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=100)
-        assert result.returncode == 0, result.stderr
+        assert result.returncode == exit_code, result.stderr
         lines = result.stdout.splitlines()
         answers = [json.loads(line.removeprefix("ANSWER ")) for line in lines if line.startswith("ANSWER ")]
         log = [json.loads(line) for line in lines if line.startswith("{")]
         return answers, log, [line for line in lines if not line.startswith(("ANSWER ", "{"))]
 
     return run
+
+
+def worked(log: list[dict[str, Any]]) -> list[int]:
+    """Return the numbers of the jobs that a function has finished."""
+    return [line["data"]["job"]["n"] for line in log if line.get("message") == "working"]
 
 
 @pytest.mark.process
@@ -152,6 +204,72 @@ show([thread.name for thread in threading.enumerate()])
     measured = [line for line in log if "_aws" in line]
     assert [(line["Function"], line["FunctionErrors"]) for line in measured] == [("shop::work", [1.0])] * 2
     assert not any("endless" in json.dumps(line) for line in log)
+
+
+@pytest.mark.process
+def test_an_async_handler_that_blocks_is_ended_and_its_sandbox_serves_every_event_that_follows(
+    in_lambda: Callable[..., Any],
+) -> None:
+    answers, log, _ = in_lambda(
+        MESSAGES
+        + """
+import time
+event = messages({'hung': True}, {'n': 1}, {'n': 2})
+began = time.monotonic()
+show(left(event, handler(event, context)))
+show(handler(http({'hung': True}), context))
+show(handler(call({'hung': True}), context))
+show(failed_attempts())
+for number in (3, 4):
+    event = messages({'n': number})
+    show(left(event, handler(event, context)))
+show(handler(http({'n': 5}), context))
+show(handler(call({'n': 6}), context))
+show([time.monotonic() - began < 20, failed_attempts()])
+""",
+        III_FUNCTION="shop::call",
+    )
+    batch, requested, called, attempts, *messages, http_answer, call_answer, end = answers
+    assert batch == [0]
+    assert (requested["statusCode"], json.loads(requested["body"])["error"]["code"]) == (504, "TIMEOUT")
+    assert called["error"]["code"] == "TIMEOUT"
+    assert attempts == [1]
+    assert messages == [[], []]
+    assert json.loads(http_answer["body"]) == {"did": {"n": 5}}
+    assert call_answer["ok"]["body"] == {"did": {"n": 6}}
+    assert end == [True, [1]]
+    assert worked(log) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.process
+def test_a_handler_that_cannot_be_ended_ends_the_process_once_its_attempt_is_stored_and_nothing_is_acknowledged(
+    in_lambda: Callable[..., Any],
+) -> None:
+    answers, log, _ = in_lambda(
+        MESSAGES
+        + """
+end = os._exit
+
+def note_and_end(code):
+    state = clients.sqs.get_queue_attributes(
+        QueueUrl=deployment.queue_url(name), AttributeNames=["All"])["Attributes"]
+    kept = int(state["ApproximateNumberOfMessages"]) + int(state["ApproximateNumberOfMessagesNotVisible"])
+    show([failed_attempts(), kept])
+    sys.stdout.flush()
+    end(code)
+
+os._exit = note_and_end
+handler(messages({'n': 1}, {'hung': True, 'deaf': True}, {'n': 2}), context)
+show("an answer")
+""",
+        exit_code=EXIT_CODE,
+        III_FUNCTION="shop::call",
+    )
+    # The one that is done is deleted, the one that hung waits for its second attempt, the last one for its first.
+    assert answers == [[[1], 2]]
+    assert worked(log) == [1]
+    (line,) = [line for line in log if line.get("name") == "iii_runtime.host"]
+    assert line["message"] == "a handler does not end after its timeout, so the process does; no answer can leave"
 
 
 @pytest.mark.process

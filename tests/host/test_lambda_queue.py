@@ -201,6 +201,21 @@ def test_a_record_that_cannot_be_read_is_an_error_and_nothing_is_done(stage: Sta
     assert lambda_app.seen == []
 
 
+@pytest.mark.parametrize("value", ["secret", "1.5", "-1", "", "9" * 400, "9" * 5000, None, 7])
+@pytest.mark.parametrize("name", ["SentTimestamp", "ApproximateReceiveCount", "ApproximateFirstReceiveTimestamp"])
+def test_a_number_of_sqs_that_is_none_is_an_error_that_names_it_and_does_not_quote_it(
+    stage: Stage, name: str, value: object
+) -> None:
+    sandbox = stage.sandbox("app::mail")
+    stage.put("mail", {"n": 1}, "app::mail")
+    event = stage.receive("mail")
+    event["Records"][0]["attributes"][name] = value
+    with pytest.raises(EventUnknownError, match=f"cannot be read: member '{name}' is not a") as caught:
+        function.handle(sandbox, event, Context(stage.clock))
+    assert "secret" not in caught.value.message
+    assert lambda_app.seen == []
+
+
 def test_a_missing_table_leaves_the_message_and_says_so(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     sandbox = stage.sandbox("app::mail")
     stage.put("mail", {"n": 1}, "app::mail")

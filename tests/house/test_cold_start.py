@@ -26,10 +26,10 @@ HEAVY = {
     "yaml",
 }
 
-MODULES = {"function": 120, "dispatcher": 120, "control": 128, "feed": 132, "websocket": 140, "tick": 144}
+MODULES = {"function": 120, "dispatcher": 120, "control": 127, "feed": 132, "websocket": 140, "tick": 142}
 """How many modules of the runtime an entry may load. One of what few events need is better loaded by those."""
 
-DATACLASSES = 32
+DATACLASSES = 24
 """How many classes of a function's entry may be frozen dataclasses in full; see `iii_runtime.core.frozen`."""
 
 NOT_OF_EVERY_FUNCTION = {

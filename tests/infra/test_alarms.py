@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from iii_runtime.cdk.alarms import stage_alarms
 from iii_runtime.cdk.dashboard import MOST_METRICS, MOST_WIDGETS, _fitted
 from iii_runtime.core.config import Config
 from iii_runtime.core.config.values import AwsConfig
+from iii_runtime.core.errors import HostError
 from tests.infra.synthesis import Resource, Synthesised, manifest_of, prepared, synthesise
 
 TOPIC = "arn:aws:sns:eu-west-1:111122223333:shop-dev-x-alarms"
@@ -115,6 +118,16 @@ def test_the_change_feed_is_late_when_messages_would_be(shop: Synthesised) -> No
     assert late["Threshold"] == 900_000
 
 
+@pytest.mark.parametrize(("age", "raised"), [(60, 60), (1800, 1800), (1801, 1800), (1_209_600, 1800)])
+def test_the_change_feed_is_late_before_changes_are_given_up(shop: Synthesised, age: int, raised: int) -> None:
+    plan = shop.app.plan
+    late = replace(plan, stage=replace(plan.stage, oldest_message_alarm_s=age))
+    (alarm,) = [each for each in stage_alarms(late, "api") if each.title == "change feed late"]
+    assert (alarm.threshold, f" {raised} s late" in alarm.description) == (raised * 1000, True)
+    given_up = shop.core.one("AWS::Lambda::EventSourceMapping", StartingPosition="TRIM_HORIZON")["Properties"]
+    assert raised + alarm.periods * alarm.period_s < given_up["MaximumRecordAgeInSeconds"]
+
+
 def test_every_alarm_reports_both_ways_ignores_silence_and_says_where_to_read_on(shop: Synthesised) -> None:
     for title, alarm in alarms(shop).items():
         assert (alarm["AlarmActions"], alarm["OKActions"]) == ([TOPIC], [TOPIC])
@@ -136,6 +149,14 @@ def test_alarms_may_publish_and_the_address_of_the_context_hears_them(pipeline: 
 
 def test_without_an_address_nobody_is_written_to(shop: Synthesised) -> None:
     assert shop.core.of("AWS::SNS::Subscription", Protocol="email") == {}
+
+
+@pytest.mark.parametrize("address", ["ops", "ops@example", "ops@example.com, dev@example.com", "Ops <ops@example.com>"])
+def test_an_address_that_would_be_refused_at_deployment_is_refused_before(tmp_path: Path, address: str) -> None:
+    manifest = manifest_of(Config(aws=AwsConfig(app="shop")), lambda worker: worker.function("a::b")(print))
+    with pytest.raises(HostError, match="is no mail address") as refused:
+        synthesise(tmp_path, manifest=manifest, alarms=False, alarm_email=address)
+    assert refused.value.code == "alarm_email_invalid"
 
 
 def test_alarms_can_be_left_out(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from iii_runtime import Queue, Worker
-from iii_runtime.cdk.deployed import LAST_DEPLOY, OUTPUT, output_texts, read_deployed, remember_last_deploy
+from iii_runtime.adapters.deployed_files import LAST_DEPLOY, read_deployed, remember_last_deploy
 from iii_runtime.core.config import Config, QueueConfig
 from iii_runtime.core.config.values import AwsConfig, StageConfig, StreamConfig
 from iii_runtime.core.errors import HostError
 from iii_runtime.plan.app_plan import AppPlan
-from iii_runtime.plan.deployed import DeployedQueue, deployed_plan
+from iii_runtime.plan.deployed import DEPLOYED_OUTPUT, DeployedQueue, deployed_plan, deployed_to_text
 from iii_runtime.plan.findings import AppInvalidError
 from tests.infra.synthesis import CDK_JSON, Synthesised, manifest_of, prepared
 
@@ -39,7 +39,9 @@ def app_with(*, stacks: int = 1, functions: int = 1, **queue: Any) -> dict[str, 
 def deploy(root: Path, manifest: dict[str, Any], **context: str) -> AppPlan:
     """Plan a stage as a synthesis does, and leave the file of a deployment."""
     plan = prepared(root, manifest=manifest, context=context).plan
-    leave(root, {plan.deployment.prefix: {"HttpUrl": "https://x", OUTPUT: output_texts(deployed_plan(plan))}})
+    leave(
+        root, {plan.deployment.prefix: {"HttpUrl": "https://x", DEPLOYED_OUTPUT: deployed_to_text(deployed_plan(plan))}}
+    )
     return plan
 
 
@@ -78,12 +80,44 @@ def test_the_deployment_of_another_stage_forgets_nothing(tmp_path: Path) -> None
     assert names == ["dev.json", "last-deploy.json", "test.json"]
 
 
+def test_what_was_deployed_since_the_last_synthesis_counts_without_being_written(tmp_path: Path) -> None:
+    deploy(tmp_path, app_with())
+    prepared(tmp_path, manifest=app_with())
+    later = deploy(tmp_path, app_with(functions=3))
+    before = {path: path.read_bytes() for path in (tmp_path / "deployed").iterdir()}
+    assert read_deployed(tmp_path, "dev") == deployed_plan(later)
+    assert {path: path.read_bytes() for path in (tmp_path / "deployed").iterdir()} == before
+
+
+def test_a_deployment_is_taken_once_so_a_newer_file_from_version_control_stays(tmp_path: Path) -> None:
+    deploy(tmp_path, app_with())
+    remember_last_deploy(tmp_path)
+    file = tmp_path / "deployed" / "dev.json"
+    newer = file.read_text().replace("standard", "fifo")
+    file.write_text(newer)
+    remember_last_deploy(tmp_path)
+    assert file.read_text() == newer
+    deployed = read_deployed(tmp_path, "dev")
+    assert deployed is not None
+    assert deployed.queues["pay"].type == "fifo"
+
+
+def test_outputs_for_people_stay_where_they_were_left(tmp_path: Path) -> None:
+    deploy(tmp_path, app_with())
+    leave(tmp_path, {**json.loads((tmp_path / LAST_DEPLOY).read_text()), "Site": {"Url": "https://y"}})
+    remember_last_deploy(tmp_path)
+    assert json.loads((tmp_path / LAST_DEPLOY).read_text()) == {
+        "shop-dev": {"HttpUrl": "https://x"},
+        "Site": {"Url": "https://y"},
+    }
+
+
 def test_a_plan_too_long_for_one_output_comes_in_parts(many: Synthesised, tmp_path: Path) -> None:
     outputs = {
         name: {key: str(template.text(each["Value"])) for key, each in template.content.get("Outputs", {}).items()}
         for name, template in many.templates.items()
     }
-    parts = [text for key, text in outputs[many.core.name].items() if OUTPUT in key]
+    parts = [text for key, text in outputs[many.core.name].items() if DEPLOYED_OUTPUT in key]
     assert len(parts) > 2
     assert max(map(len, parts)) <= 1000
     leave(tmp_path, outputs)
@@ -109,8 +143,8 @@ def test_a_file_that_did_not_change_is_not_written_again(tmp_path: Path) -> None
 
 
 def test_outputs_of_an_app_inside_another_stack_are_found_too(tmp_path: Path) -> None:
-    text = output_texts(deployed_plan(prepared(tmp_path, manifest=app_with()).plan))
-    leave(tmp_path, {"Mine": {f"App{OUTPUT}": text, "Other": "x"}})
+    text = deployed_to_text(deployed_plan(prepared(tmp_path, manifest=app_with()).plan))
+    leave(tmp_path, {"Mine": {f"App{DEPLOYED_OUTPUT}": text, "Other": "x"}})
     remember_last_deploy(tmp_path)
     assert read_deployed(tmp_path, "dev") is not None
 

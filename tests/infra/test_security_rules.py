@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import aws_cdk as cdk
@@ -15,8 +15,12 @@ import pytest
 from aws_cdk import aws_sqs as sqs
 
 from iii_runtime.cdk import IiiStacks
+from iii_runtime.core.config.values import AwsConfig, StageConfig
 from tests.infra.conftest import SHOP, register_shop
 from tests.infra.synthesis import CDK_JSON, Synthesised, a_code, manifest_of, new_app
+
+STAGES = AwsConfig(app="shop", stages={"traced": StageConfig(tracing=True)})
+"""Of the stage that a user gets without a word about it, and of one with tracing."""
 
 REVIEWED = {
     "Serverless-LambdaDLQ": "Asynchronous invocations (cron ticks, Void calls, publish) are at most once by promise; "
@@ -25,10 +29,20 @@ REVIEWED = {
     "Serverless-LambdaEventSourceMappingDestination": "A mapping of SQS has none: the queue's redrive policy is it.",
     "Serverless-SQSRedrivePolicy": "These are dead-letter queues and queues of failures.",
     "Serverless-SNSRedrivePolicy": "The subscription of a mail address: an alarm is on the dashboard as well.",
-    "Serverless-LambdaStarPermissions": "X-Ray, which knows no resources; only in stages that trace.",
     "Serverless-APIGWAccessLogging": "The WebSocket API: its logs need a role that is set for the whole account.",
 }
-"""What the Serverless rules report, and why each is as it should be."""
+"""What the Serverless rules report of every stage, and why each is as it should be."""
+
+REVIEWED_BY_STAGE = {
+    "shop-dev": {
+        "Serverless-LambdaTracing": "X-Ray costs for each trace, and needs a library in each Lambda: `tracing: true` "
+        "of the stage turns it on. Messages are followed by the `trace_id` of their log lines, which costs nothing.",
+    },
+    "shop-traced": {
+        "Serverless-LambdaStarPermissions": "X-Ray, which knows no resources; only in stages that trace.",
+    },
+}
+"""What they report of one of these stages: of the default, and of one with tracing."""
 
 
 Violations: TypeAlias = list[dict[str, Any]]
@@ -36,9 +50,10 @@ Violations: TypeAlias = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Report:
-    """What a checker found in the stack of the app, and in one that has a mistake."""
+    """What a checker found in the stacks of the app, and in one that has a mistake."""
 
     findings: Violations
+    by_stack: dict[str, Violations]
     acknowledged: Violations
     in_mistakes: Violations
 
@@ -55,7 +70,9 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Report]:
     """What every checker says, from one synthesis: the CDK's validator alone takes seconds."""
     out = tmp_path_factory.mktemp("checked")
     app = new_app(out, alarm_email="ops@example.com")
-    stack = IiiStacks(app, manifest=manifest_of(SHOP, register_shop), code=a_code(), project_root=out).stacks[0]
+    manifest = manifest_of(replace(SHOP, aws=STAGES), register_shop)
+    for stage in ("dev", "traced"):
+        IiiStacks(app, manifest=manifest, code=a_code(), project_root=out, stage=stage)
     add_mistake(cdk.Stack(app, "Mistakes"))
     cdk.Validations.of(app).add_plugins(
         cdk_nag.AwsSolutionsChecks(app), cdk_nag.ServerlessChecks(app), cdk.CloudFormationValidatePlugin()
@@ -63,15 +80,16 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Report]:
     with contextlib.suppress(RuntimeError):  # raised if there is anything in the report
         app.synth()
     found = json.loads((out / "validation-report.json").read_text())["pluginReports"]
-    return {each["pluginName"]: report_of(each, stack.stack_name) for each in found}
+    return {each["pluginName"]: report_of(each) for each in found}
 
 
-def report_of(plugin: dict[str, Any], app_stack: str) -> Report:
-    of_app, in_mistakes = f"{app_stack}/", "Mistakes/"
+def report_of(plugin: dict[str, Any]) -> Report:
+    violations = plugin["violations"]
     return Report(
-        findings=within(plugin["violations"], of_app),
-        acknowledged=within(plugin.get("suppressedViolations", []), of_app),
-        in_mistakes=within(plugin["violations"], in_mistakes),
+        findings=within(violations, "shop-"),
+        by_stack={stack: within(violations, f"{stack}/") for stack in REVIEWED_BY_STAGE},
+        acknowledged=within(plugin.get("suppressedViolations", []), "shop-dev/"),
+        in_mistakes=within(violations, "Mistakes/"),
     )
 
 
@@ -136,12 +154,13 @@ def test_only_queues_of_failures_are_without_a_dead_letter_queue(solutions: Repo
     ]
 
 
-def test_the_serverless_rules_find_what_was_reviewed_and_nothing_else(serverless: Report) -> None:
-    assert {each["ruleName"] for each in serverless.findings} == set(REVIEWED)
+@pytest.mark.parametrize("stack", REVIEWED_BY_STAGE)
+def test_the_serverless_rules_find_what_was_reviewed_and_nothing_else(serverless: Report, stack: str) -> None:
+    assert {each["ruleName"] for each in serverless.by_stack[stack]} == {**REVIEWED, **REVIEWED_BY_STAGE[stack]}.keys()
 
 
 def test_what_was_reviewed_is_still_about_what_the_review_says(serverless: Report) -> None:
-    found = serverless.findings
+    found = serverless.by_stack["shop-dev"]
     for path in constructs(found, "Serverless-SQSRedrivePolicy"):
         assert re.search(r"/(Letters|Runtime-(Feed|Cron|Topic)Failures/Queue)/Resource$", path), path
     for path in constructs(found, "Serverless-LambdaEventSourceMappingDestination"):

@@ -90,7 +90,7 @@ class ConsumerMoves:
     def start(self, world: World, consumer: Consumer, attempt: int) -> Move[World]:
         """Start the function."""
         consumer_at = consumer._replace(attempt=attempt)
-        others = _others(world, consumer)
+        others = others_than(world, consumer)
         if self.scenario.fifo:
             history.check_order(world, consumer.copy, others, alone=not self.scenario.duplicates)
         noted = history.note_start(world, consumer_at, self.scenario.limits)
@@ -103,7 +103,7 @@ class ConsumerMoves:
         if not self.protocol.is_claimable(copy, world.items[copy.message]):
             return self.reach("claim in vain", world, consumer, "received")
         item = self.protocol.claimed(copy)
-        world = history.note_claim(with_item(world, copy.message, item), copy, _others(world, consumer))
+        world = history.note_claim(with_item(world, copy.message, item), copy, others_than(world, consumer))
         return self.go_on("claim", world, consumer, self.protocol.try_attempt(copy, item))
 
     def bury_unrun(self, world: World, consumer: Consumer) -> Move[World]:
@@ -221,12 +221,14 @@ def with_consumer(world: World, consumer: Consumer) -> World:
     return world._replace(consumers=(*world.consumers, consumer))
 
 
-def _others(world: World, consumer: Consumer) -> tuple[Consumer, ...]:
-    return tuple(other for other in world.consumers if other is not consumer)
+def others_than(world: World, consumer: Consumer) -> tuple[Consumer, ...]:
+    """Return the other consumers. Two may be equal: then one of them is another."""
+    place = world.consumers.index(consumer)
+    return (*world.consumers[:place], *world.consumers[place + 1 :])
 
 
 def _replaced(world: World, consumer: Consumer, by: Consumer | None) -> World:
-    others = _others(world, consumer)
+    others = others_than(world, consumer)
     return world._replace(consumers=others if by is None else (*others, by))
 
 

@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from tests.protocol.search import need
@@ -231,7 +232,7 @@ def forget_settled(world: World, *, fifo: bool) -> World:
     past = tuple(_without_counts(one, world.items[message], fifo) for message, one in enumerate(world.past))
     consumers = tuple(sorted(_without_counts_of(consumer) for consumer in world.consumers))
     source = world.source if fifo else tuple(sorted(world.source))
-    return world._replace(past=past, consumers=consumers, source=source)
+    return World(source, world.letters, world.items, consumers, world.redrive, past)
 
 
 def _without_counts(past: Past, item: Item | None, fifo: bool) -> Past:
@@ -242,6 +243,7 @@ def _without_counts(past: Past, item: Item | None, fifo: bool) -> Past:
     return past
 
 
+@lru_cache(maxsize=1 << 16)  # there are few consumers, and each is in very many states
 def _without_counts_of(consumer: Consumer) -> Consumer:
     handled = tuple(copy._replace(receives=0) for copy in consumer.handled)
     if consumer.stage in ("received", "claiming"):

@@ -8,6 +8,7 @@ from typing import Literal
 
 from tests.protocol import sqs_history as history
 from tests.protocol.search import Move
+from tests.protocol.sqs_consumer import others_than
 from tests.protocol.sqs_delivery import Scenario, SqsDeliveries, without_copy
 from tests.protocol.sqs_history import Consumer, Redrive, World
 from tests.protocol.sqs_model import Copy, Found, Item, Letter, Limits, Protocol
@@ -168,7 +169,7 @@ class GoesOnBehindAFailure(SqsDeliveries):
         if not consumer.waiting:
             return super().leave(verb, world, consumer)
         after = Consumer(consumer.waiting[0], waiting=consumer.waiting[1:], handled=consumer.handled)
-        others = tuple(other for other in world.consumers if other is not consumer)
+        others = others_than(world, consumer)
         return Move((verb, *consumer.copy), True, world._replace(consumers=(*others, after)))
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from iii_runtime.core.delivery import Incoming, read_incoming
 from iii_runtime.plan.app_plan import PlannedQueue
 from tests.aws.calls import Answered, Call, Reply, watched_by
-from tests.aws.lambda_service import Invocation
+from tests.aws.invocations import Invocation
 from tests.aws.simulator import Simulator
 from tests.aws.sqs_queue import FaithfulMessage
 from tests.protocol.sqs_delivery import SqsDeliveries

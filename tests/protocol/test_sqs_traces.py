@@ -18,7 +18,8 @@ from iii_runtime.core.delivery import Attempt, Drop, FinishDeath, Incoming, Lett
 from iii_runtime.core.delivery import decide_letter as real_letter
 from iii_runtime.core.delivery import decide_step as real_step
 from tests.aws.calls import Call, Reply
-from tests.aws.lambda_service import FunctionFailedError, Invocation
+from tests.aws.invocations import Invocation
+from tests.aws.lambda_service import FunctionFailedError
 from tests.aws.overseers import At
 from tests.aws.simulator import Simulator
 from tests.protocol.search import Breach

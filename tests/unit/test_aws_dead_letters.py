@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from botocore.exceptions import ConnectionClosedError
 
+from iii_runtime.adapters.aws.dead_letter_store import RENEWED_AFTER
 from iii_runtime.adapters.aws.failures import ATTEMPTS
 from iii_runtime.core.errors import StoreError
+from iii_runtime.core.letter import LettersLeftError
 from iii_runtime.core.message import BlobLink, Envelope, encode_envelope
 from iii_runtime.core.queue import QueueSpec
+from iii_runtime.engine.builtins.queue import summary
 from iii_runtime.ports.message_queue import OutgoingMessage
 from tests.contract.sqs_stage import ERROR, FIFO, LEASE, STANDARD, Stage, open_stage
 
@@ -22,6 +26,60 @@ LARGE = "x" * 200 * 1024
 def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     with open_stage(monkeypatch, specs=(STANDARD,)) as opened:
         yield opened
+
+
+Lose = Callable[[Stage, str], None]
+
+
+async def die_linked(stage: Stage, receipt: str, *, accepted_ms: int | None = None) -> None:
+    """Let a message die whose payload is in the bucket, as if it were too large."""
+    deployment = stage.services.deployment
+    stage.services.clients.s3.put_object(Bucket=deployment.bucket_name, Key=f"payloads/{receipt}", Body=b"1")
+    link = BlobLink(key=receipt, size=1, sha256="0")
+    accepted = stage.clock.now_ms() if accepted_ms is None else accepted_ms
+    envelope = Envelope(receipt=receipt, function_id="f", queue="orders", accepted_ms=accepted, payload=link)
+    body = encode_envelope(envelope)
+    await stage.queue.send(STANDARD, [OutgoingMessage(receipt=receipt, function_id="f", body=body)])
+    assert await stage.queue.bury(await stage.receive_one(STANDARD), "failed", ERROR, 1)
+
+
+def object_of(stage: Stage, receipt: str) -> str:
+    bucket = stage.services.deployment.bucket_name
+    found = stage.services.clients.s3.list_objects_v2(Bucket=bucket, Prefix=f"payloads/{receipt}-")["Contents"]
+    return found[0]["Key"]
+
+
+def lose_text(stage: Stage, receipt: str) -> None:
+    bucket = stage.services.deployment.bucket_name
+    stage.services.clients.s3.delete_object(Bucket=bucket, Key=object_of(stage, receipt))
+
+
+def spoil_text(stage: Stage, receipt: str) -> None:
+    bucket = stage.services.deployment.bucket_name
+    stage.services.clients.s3.put_object(Bucket=bucket, Key=object_of(stage, receipt), Body=b"another text")
+
+
+def lose_payload(stage: Stage, receipt: str) -> None:
+    bucket = stage.services.deployment.bucket_name
+    stage.services.clients.s3.delete_object(Bucket=bucket, Key=f"payloads/{receipt}")
+
+
+def set_attribute(stage: Stage, receipt: str, name: str, value: Any) -> None:
+    stage.services.clients.dynamodb.update_item(
+        TableName=stage.services.deployment.table_name,
+        Key={"pk": {"S": f"M#{receipt}"}, "sk": {"S": "@"}},
+        UpdateExpression="SET #name = :value",
+        ExpressionAttributeNames={"#name": name},
+        ExpressionAttributeValues={":value": value},
+    )
+
+
+def spoil_item(stage: Stage, receipt: str) -> None:
+    set_attribute(stage, receipt, "g", {"N": "0.5"})
+
+
+def spoil_state(stage: Stage, receipt: str) -> None:
+    set_attribute(stage, receipt, "st", {"SS": ["dead"]})
 
 
 class TestCalls:
@@ -98,36 +156,105 @@ class TestOldBlobs:
     """A redriven message may wait for two weeks and be a letter for a month: its payload must live as long."""
 
     async def test_an_old_payload_is_stored_again(self, stage: Stage) -> None:
-        await self._die(stage)
-        stage.clock.advance(timedelta(days=30))
+        await die_linked(stage, "m1")
+        stage.clock.advance(RENEWED_AFTER)
         stage.services.calls.clear()
         assert await stage.letters.redrive(STANDARD, "m1")
         assert stage.services.calls[:3] == ["dynamodb:GetItem", "s3:GetObject", "s3:PutObject"]
 
-    async def test_a_young_payload_is_not(self, stage: Stage) -> None:
-        await self._die(stage)
-        stage.clock.advance(timedelta(days=29))
+    async def test_a_young_payload_is_only_looked_at(self, stage: Stage) -> None:
+        await die_linked(stage, "m1")
+        stage.clock.advance(RENEWED_AFTER - timedelta(seconds=1))
         stage.services.calls.clear()
         assert await stage.letters.redrive(STANDARD, "m1")
-        assert stage.services.calls == ["dynamodb:GetItem", "sqs:SendMessage", "dynamodb:UpdateItem"]
+        assert stage.services.calls == [
+            "dynamodb:GetItem",
+            "s3:GetObject",
+            "sqs:SendMessage",
+            "dynamodb:UpdateItem",
+        ]
 
-    async def test_a_payload_that_is_gone_keeps_the_letter(self, stage: Stage) -> None:
-        await self._die(stage)
-        stage.clock.advance(timedelta(days=40))
-        bucket = stage.services.deployment.bucket_name
-        stage.services.clients.s3.delete_object(Bucket=bucket, Key="payloads/m1")
-        with pytest.raises(StoreError) as caught:
+    async def test_the_age_of_a_payload_counts_from_its_enqueue_and_not_from_when_sqs_had_the_message(
+        self, stage: Stage
+    ) -> None:
+        """SNS may hold a message for long before it comes to the queue of a subscription."""
+        accepted_ms = stage.clock.now_ms()
+        stage.clock.advance(RENEWED_AFTER)
+        await die_linked(stage, "m1", accepted_ms=accepted_ms)
+        assert await stage.letters.redrive(STANDARD, "m1")
+        assert stage.counted()["s3:PutObject"] == 2
+
+
+class TestLostLetters:
+    """Of some letters a part is gone or spoilt: they are listed with the others, stop nobody, and say what to do."""
+
+    @pytest.mark.parametrize("lose", [lose_text, spoil_text, spoil_item, spoil_state])
+    async def test_it_is_listed_in_its_place_with_what_is_wrong(self, stage: Stage, lose: Lose) -> None:
+        await stage.die(STANDARD, "m1", "m2", "m3", payload=LARGE)
+        lose(stage, "m2")
+        letters = await stage.letters.list_letters("orders", 0, 10)
+        assert [letter.receipt for letter in letters] == ["m1", "m2", "m3"]
+        assert await stage.letters.count("orders") == 3
+        lost = letters[1]
+        assert (lost.function_id, lost.cause, lost.letter) == (None, "unreadable", "")
+        assert lost.error.type in {"blob_missing", "store_corrupt"}
+        assert (lost.failed_ms, lost.queue) == (letters[0].failed_ms, "orders")
+        shown = summary(lost)
+        assert (shown["payload"], shown["payload_omitted"]) == (None, True)
+
+    async def test_one_whose_place_in_the_order_is_spoilt_comes_first(self, stage: Stage) -> None:
+        await stage.die(STANDARD, "m1", "m2")
+        set_attribute(stage, "m2", "dt", {"N": "1.5"})
+        assert await stage.listed() == ["m2", "m1"]
+
+    @pytest.mark.parametrize("lose", [lose_text, spoil_text, spoil_item, lose_payload])
+    async def test_all_others_are_redriven_and_it_is_told(self, stage: Stage, lose: Lose) -> None:
+        await stage.die(STANDARD, "m1", payload=LARGE)
+        await (die_linked(stage, "m2") if lose is lose_payload else stage.die(STANDARD, "m2", payload=LARGE))
+        await stage.die(STANDARD, "m3", payload=LARGE)
+        lose(stage, "m2")
+        with pytest.raises(LettersLeftError, match=r"queue 'orders': 2 redriven, 1 left: .*m2") as caught:
+            await stage.letters.redrive_all(STANDARD)
+        assert (caught.value.done, list(caught.value.left), caught.value.code) == (2, ["m2"], "letters_left")
+        assert await stage.listed() == ["m2"]
+        assert len(stage.waiting(stage.url(STANDARD))) == 2
+        with pytest.raises(LettersLeftError, match="0 redriven, 1 left"):
+            await stage.letters.redrive_all(STANDARD)
+
+    @pytest.mark.parametrize("lose", [lose_text, spoil_text, lose_payload])
+    async def test_it_cannot_be_redriven_and_says_so_and_can_be_discarded(self, stage: Stage, lose: Lose) -> None:
+        await (die_linked(stage, "m1") if lose is lose_payload else stage.die(STANDARD, "m1", payload=LARGE))
+        lose(stage, "m1")
+        with pytest.raises(StoreError, match=r"m1 is not complete: .* iii-runtime dlq discard orders m1") as caught:
             await stage.letters.redrive(STANDARD, "m1")
-        assert caught.value.code == "blob_missing"
+        assert caught.value.code in {"blob_missing", "store_corrupt"}
         assert await stage.listed() == ["m1"]
+        assert stage.waiting(stage.url(STANDARD)) == []
+        assert await stage.letters.discard("orders", "m1")
+        assert await stage.listed() == []
 
-    async def _die(self, stage: Stage) -> None:
-        deployment = stage.services.deployment
-        stage.services.clients.s3.put_object(Bucket=deployment.bucket_name, Key="payloads/m1", Body=b"1")
-        link = BlobLink(key="m1", size=1, sha256="0")
-        body = encode_envelope(Envelope(receipt="m1", function_id="f", queue="orders", accepted_ms=0, payload=link))
-        await stage.queue.send(STANDARD, [OutgoingMessage(receipt="m1", function_id="f", body=body)])
-        assert await stage.queue.bury(await stage.receive_one(STANDARD), "failed", ERROR, 1)
+    @pytest.mark.parametrize("lose", [lose_text, spoil_text])
+    async def test_it_cannot_be_shown_and_says_so(self, stage: Stage, lose: Lose) -> None:
+        await stage.die(STANDARD, "m1", payload=LARGE)
+        lose(stage, "m1")
+        with pytest.raises(StoreError, match=r"m1 is not complete: .* iii-runtime dlq discard orders m1"):
+            await stage.letters.get("m1")
+
+    async def test_one_whose_item_is_spoilt_does_not_keep_the_others_from_being_discarded(self, stage: Stage) -> None:
+        await stage.die(STANDARD, "m1", "m2", "m3")
+        spoil_item(stage, "m2")
+        with pytest.raises(LettersLeftError, match="2 discarded, 1 left: the item at M#m2 ") as caught:
+            await stage.letters.discard_all("orders")
+        assert caught.value.done == 2
+        assert await stage.listed() == ["m2"]
+
+    async def test_a_service_that_refuses_is_no_damage(self, stage: Stage) -> None:
+        await stage.die(STANDARD, "m1", payload=LARGE)
+        stage.mishaps.refuse["GetObject"] = ["AccessDenied"] * 2
+        for operation in (stage.listed(), stage.letters.redrive_all(STANDARD)):
+            with pytest.raises(StoreError) as caught:
+                await operation
+            assert caught.value.code == "store_denied"
 
 
 async def test_a_queue_that_is_gone_from_the_app_still_gives_up_its_letters(stage: Stage) -> None:

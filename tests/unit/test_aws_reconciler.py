@@ -14,6 +14,7 @@ from iii_runtime.adapters.aws.reconciler import HOLD, LIMIT, Reconciled
 from iii_runtime.core.letter_transport import read_member, with_token
 from iii_runtime.core.queue import QueueSpec
 from iii_runtime.ports.message_queue import Delivery
+from iii_runtime.testing.stores import outgoing_message
 from tests.contract.sqs_stage import ERROR, FIFO, LEASE, STANDARD, KilledError, Stage, open_stage
 
 RECEIVES = 3
@@ -350,3 +351,28 @@ class TestSweep:
         await move(stage, STANDARD)
         assert await stage.letters.discard_all("orders") == 1
         assert (await stage.reconciler.reconcile(STANDARD)).deleted == 1
+
+
+@pytest.mark.parametrize("damage", ["text", "item"])
+async def test_a_letter_that_is_damaged_stays_and_holds_up_no_other(
+    stage: Stage, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    await stage.die(STANDARD, "m1", payload="x" * 200 * 1024)
+    clients, deployment = stage.services.clients, stage.services.deployment
+    if damage == "item":
+        clients.dynamodb.update_item(
+            TableName=deployment.table_name,
+            Key={"pk": {"S": "M#m1"}, "sk": {"S": "@"}},
+            UpdateExpression="SET g = :g",
+            ExpressionAttributeValues={":g": {"N": "0.5"}},
+        )
+    else:
+        (text,) = clients.s3.list_objects_v2(Bucket=deployment.bucket_name)["Contents"]
+        clients.s3.delete_object(Bucket=deployment.bucket_name, Key=text["Key"])
+    clients.sqs.purge_queue(QueueUrl=stage.letter_url(STANDARD))
+    for receipt in ("m1", "m2"):  # as if SQS had moved them; the first one is to be replaced by its letter
+        stage.post(stage.letter_url(STANDARD), outgoing_message(STANDARD, receipt).body)
+    result = await stage.reconciler.reconcile(STANDARD)
+    assert result.receipts == ["m2"]
+    assert "a dead letter cannot be reconciled" in caplog.text
+    assert sum('"id":"m1"' in body for body in stage.waiting(stage.letter_url(STANDARD))) == 1

@@ -14,7 +14,7 @@ from iii_runtime.adapters.aws.records import changes_of
 from iii_runtime.core.change import StateChange, StreamChange
 from iii_runtime.core.errors import StoreError
 from iii_runtime.core.message import BlobLink
-from iii_runtime.core.payload import Json
+from iii_runtime.core.payload import Json, PayloadError
 
 CREATED = 1_767_225_600
 STATE = state_key("s", "k")
@@ -151,14 +151,26 @@ async def test_items_of_other_kinds_are_no_changes(pk: str) -> None:
         lambda told: told["NewImage"].update(ev={"M": {"id": {"S": "e"}}}),
         lambda told: told["NewImage"].update(ev={"S": "no event"}),
         lambda told: told["NewImage"].update(x={"SS": ["a set"]}),
+        lambda told: told["NewImage"].update(x={"N": "1.5"}),
+        lambda told: told["NewImage"].update(v={"S": "[" * 5000}),
+        lambda told: told.update(NewImage=["a list"]),
+        lambda told: told.update(Keys={"pk": {"S": "S#s"}, "sk": "no attribute"}),
+        lambda told: (told.pop("NewImage"), told.update(OldImage=told["Keys"], ApproximateCreationDateTime=1e400)),
     ],
 )
-async def test_a_record_that_cannot_be_read_is_told(damage: Any) -> None:
+async def test_a_record_that_cannot_be_read_is_told_without_its_content(damage: Any) -> None:
     broken = record(None, document(STATE, 1, event=EVENT_DATA))
     damage(broken["dynamodb"])
-    with pytest.raises(StoreError, match="cannot be read") as caught:
+    with pytest.raises(StoreError, match=r"the record of S#s / k in .* cannot be read|item without keys|/ ") as caught:
         await changes_of(broken, follow)
     assert caught.value.code == "store_corrupt"
+    assert "no json" not in caught.value.message
+
+
+@pytest.mark.parametrize("text", ["NaN", "1e999", "[" * 70 + "]" * 70, "123456789012345678901"])
+async def test_a_value_that_nobody_could_pass_on_is_told_as_well(text: str) -> None:
+    with pytest.raises(PayloadError):
+        await changes_of(record(None, document(STATE, 1) | {"v": text}), follow)
 
 
 async def test_an_error_of_the_reader_stays_what_it_is() -> None:

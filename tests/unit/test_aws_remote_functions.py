@@ -25,6 +25,7 @@ from iii_runtime.core.call import Call
 from iii_runtime.core.errors import (
     EnqueueError,
     FunctionBusyError,
+    FunctionInterruptedError,
     InputInvalidError,
     InvocationError,
     NonRetryableError,
@@ -238,6 +239,22 @@ class TestFailures:
         assert len(lambdas.requests) == 1
 
     @pytest.mark.parametrize(
+        ("error", "is_hinted"),
+        [(refused("ResourceNotFoundException", 404), True), (refused("AccessDeniedException", 403), False)],
+        ids=str,
+    )
+    async def test_whether_it_is_deployed_is_asked_where_that_may_be_the_cause(
+        self, error: Exception, *, is_hinted: bool
+    ) -> None:
+        for call in (
+            functions(Lambdas(error=error)).invoke(CALL, TIMEOUT),
+            functions(Lambdas(error=error)).start(CALL),
+        ):
+            with pytest.raises(InvocationError) as caught:
+                await call
+            assert ("Is it deployed" in caught.value.message) == is_hinted
+
+    @pytest.mark.parametrize(
         ("crash", "code", "name"),
         [
             (
@@ -260,14 +277,35 @@ class TestFailures:
             (b"[1]", "invocation_failed", "Unknown"),
         ],
     )
-    async def test_a_lambda_that_broke_off_is_a_failed_attempt(self, crash: Any, code: str, name: str) -> None:
+    async def test_a_lambda_that_broke_off_was_interrupted(self, crash: Any, code: str, name: str) -> None:
         with pytest.raises(InvocationError) as caught:
             await functions(Lambdas(crash, function_error="Unhandled")).invoke(CALL, TIMEOUT)
         assert caught.value.code == code
-        assert isinstance(caught.value.__cause__, RemoteHandlerError)
+        assert isinstance(caught.value.__cause__, FunctionInterruptedError)
         assert caught.value.__cause__.type_name == name
         if name == "ImportError":
             assert caught.value.stacktrace == "a\nb\n"
+
+    async def test_the_dispatcher_hands_on_that_it_was(self) -> None:
+        crash = {"errorType": "Runtime.ExitError", "errorMessage": "exited: status 137"}
+        with pytest.raises(InvocationError) as first:
+            await functions(Lambdas(crash, function_error="Unhandled")).invoke(MESSAGE, TIMEOUT)
+        with pytest.raises(InvocationError) as second:
+            await functions(Lambdas({"error": describe_error(first.value)})).invoke(MESSAGE, TIMEOUT)
+        cause = second.value.__cause__
+        assert isinstance(cause, FunctionInterruptedError)
+        assert (cause.type_name, cause.message) == ("Runtime.ExitError", "exited: status 137")
+
+    async def test_a_handler_that_saw_another_ones_death_has_failed(self) -> None:
+        death = InvocationError("invocation_failed", "broke off", "orders::pack")
+        death.__cause__ = FunctionInterruptedError("Runtime.ExitError", "exited: status 137")
+        error = InvocationError("invocation_failed", "broke off", "orders::ship")
+        error.__cause__ = death
+        with pytest.raises(InvocationError) as caught:
+            await functions(Lambdas({"error": describe_error(error)})).invoke(MESSAGE, TIMEOUT)
+        cause = caught.value.__cause__
+        assert isinstance(cause, RemoteHandlerError)
+        assert not isinstance(cause, FunctionInterruptedError)
 
     @pytest.mark.parametrize("answer", [b"", b"no json", [1], {}, {"error": 7}, {"ok_blob": {"k": 1}}])
     async def test_an_answer_of_another_form_is_a_failed_attempt(self, answer: Any) -> None:

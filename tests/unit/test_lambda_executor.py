@@ -1,4 +1,4 @@
-"""Bodies in a sandbox: one on the main thread, ended when its time is up; the others on threads.
+"""Bodies in a sandbox: one on the main thread, ended when its time is up; others beside it on threads or on its loop.
 
 Signals belong to the whole process, so what uses them runs in one of its own.
 """
@@ -21,9 +21,9 @@ PRELUDE = """
 import asyncio, contextvars, signal, sys, threading, time
 from concurrent.futures import Future
 from datetime import timedelta
-from iii_runtime.adapters.threads import HandlerExitError
-from iii_runtime.core.errors import DeadlineExceededError
-from iii_runtime.hosts.aws_lambda.executor import MainThreadExecutor, TimeUp
+from iii_runtime.adapters.bodies import HandlerExitError
+from iii_runtime.core.errors import DeadlineExceededError, FunctionBusyError
+from iii_runtime.hosts.aws_lambda.executor import MainThreadExecutor
 
 LONG, SHORT = timedelta(seconds=30), timedelta(milliseconds=200)
 executor = MainThreadExecutor()
@@ -41,15 +41,15 @@ def where():
 """
 
 
-def in_a_process(code: str) -> list[str]:
+def in_a_process(code: str, *, exit_code: int = 0) -> list[str]:
     """Run code behind the prelude and return the lines it prints."""
     command = [sys.executable, "-c", PRELUDE + textwrap.dedent(code)]
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == exit_code, result.stderr
     return result.stdout.splitlines()
 
 
-def test_a_synchronous_body_runs_on_the_main_thread_and_an_asynchronous_one_does_not() -> None:
+def test_bodies_of_both_kinds_run_on_the_main_thread() -> None:
     lines = in_a_process("""
         async def coroutine():
             return where()
@@ -57,7 +57,7 @@ def test_a_synchronous_body_runs_on_the_main_thread_and_an_asynchronous_one_does
             return [await run(where), await run(coroutine, is_async=True), await run(where)]
         print(serve(work()))
     """)
-    assert lines == ["[True, False, True]"]
+    assert lines == ["[True, True, True]"]
 
 
 def test_a_body_beside_or_inside_another_one_runs_on_a_thread() -> None:
@@ -92,6 +92,228 @@ def test_a_body_whose_time_is_up_is_ended_and_the_main_thread_serves_the_next_on
         print(serve(work()), time.monotonic() - began < 10)
     """)
     assert lines == ["cleaned up", "no outcome within 0.2 s", "no outcome within 0.2 s", "True True"]
+
+
+def test_an_asynchronous_body_that_blocks_the_loop_is_ended_and_the_next_one_runs_on_the_same_loop() -> None:
+    lines = in_a_process("""
+        import socket
+        ends = socket.socketpair()
+        began = time.monotonic()
+        async def sleeps():
+            time.sleep(60)
+        async def receives():
+            await asyncio.sleep(0)
+            ends[0].recv(1)
+        async def computes():
+            while True:
+                pass
+        async def leaves_it_to_a_task():
+            await asyncio.create_task(sleeps())
+        async def leaves_it_to_a_callback():
+            asyncio.get_running_loop().call_soon(time.sleep, 60)
+            await asyncio.sleep(60)
+        async def stubborn():
+            for _ in range(2):
+                try:
+                    time.sleep(20)
+                except BaseException:
+                    pass
+        async def healthy():
+            await asyncio.sleep(0)
+            return id(asyncio.get_running_loop())
+        async def work():
+            loops = {await run(healthy, is_async=True)}
+            blocking = (sleeps, receives, computes, leaves_it_to_a_task, leaves_it_to_a_callback, stubborn)
+            for body in blocking:
+                try:
+                    await run(body, SHORT, is_async=True)
+                except DeadlineExceededError as error:
+                    print(error)
+                loops.add(await run(healthy, is_async=True))
+            return len(loops), time.monotonic() - began < 20
+        print(serve(work()))
+    """)
+    assert lines == ["no outcome within 0.2 s"] * 6 + ["(1, True)"]
+
+
+def test_an_asynchronous_body_whose_time_is_up_is_cancelled_and_has_a_moment_to_clean_up() -> None:
+    lines = in_a_process("""
+        async def waits():
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0.2)
+                print("cleaned up")
+        async def work():
+            try:
+                await run(waits, SHORT, is_async=True)
+            except DeadlineExceededError as error:
+                print(error)
+        serve(work())
+    """)
+    assert lines == ["cleaned up", "no outcome within 0.2 s"]
+
+
+def test_an_asynchronous_body_that_will_not_be_cancelled_is_given_up_and_the_next_one_is_served() -> None:
+    lines = in_a_process("""
+        async def stays():
+            while True:
+                try:
+                    await asyncio.sleep(60)
+                except asyncio.CancelledError:
+                    pass
+        async def answers_late():
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                return "late"
+        async def healthy():
+            return "ran"
+        async def work():
+            for body in (stays, answers_late):
+                try:
+                    await run(body, SHORT, is_async=True)
+                except DeadlineExceededError as error:
+                    print(error)
+            return await run(healthy, LONG, is_async=True)
+        print(serve(work()))
+    """)
+    assert lines == ["no outcome within 0.2 s"] * 2 + ["ran"]
+
+
+def test_a_body_that_comes_while_an_earlier_one_still_will_not_end_does_not_wait_for_it() -> None:
+    lines = in_a_process("""
+        async def stubborn():
+            for _ in range(4):
+                try:
+                    time.sleep(20)
+                except BaseException:
+                    pass
+        async def healthy():
+            return "ran"
+        async def work():
+            try:
+                await run(stubborn, SHORT, is_async=True)
+            except DeadlineExceededError as error:
+                print(error)
+            return await run(healthy, is_async=True), await run(lambda: "ran")
+        print(serve(work()))
+    """)
+    assert lines == ["no outcome within 0.2 s", "('ran', 'ran')"]
+
+
+def test_a_body_that_waits_behind_what_an_earlier_one_left_is_not_begun_and_the_next_one_runs() -> None:
+    lines = in_a_process("""
+        begun = []
+        async def blocks():
+            time.sleep(60)
+        async def leaves():
+            asyncio.get_running_loop().call_soon(asyncio.ensure_future, blocks())
+            return "in time"
+        async def waits():
+            begun.append("waits")
+        async def runs():
+            begun.append("runs")
+            return begun
+        async def work():
+            print(await run(leaves, SHORT, is_async=True))
+            try:
+                await run(waits, SHORT, is_async=True)
+            except FunctionBusyError as error:
+                print(error.message)
+            print(await run(runs, is_async=True))
+        serve(work())
+    """)
+    assert lines == [
+        "in time",
+        "it did not begin within 0.2 s: what an earlier async handler left behind blocked the loop they share.",
+        "['runs']",
+    ]
+
+
+def test_a_body_that_ended_in_time_has_its_value_whatever_blocks_the_loop_behind_it() -> None:
+    lines = in_a_process("""
+        async def body():
+            asyncio.get_running_loop().call_soon(time.sleep, 60)
+            return "in time"
+        async def work():
+            return await run(body, SHORT, is_async=True)
+        serving = time.monotonic()
+        print(serve(work()), time.monotonic() - serving < 10)
+    """)
+    assert lines == ["in time True"]
+
+
+def test_an_asynchronous_body_inside_another_one_shares_its_loop_and_its_end() -> None:
+    lines = in_a_process("""
+        def current():
+            return id(asyncio.get_running_loop())
+        async def inner():
+            return where(), current()
+        async def outer():
+            inside = asyncio.run_coroutine_threadsafe(run(inner, is_async=True), loop)
+            beside = asyncio.run_coroutine_threadsafe(run(where), loop)
+            return (where(), current()) == await asyncio.wrap_future(inside), await asyncio.wrap_future(beside)
+        async def blocks():
+            time.sleep(60)
+        async def waits_for_it():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run(blocks, is_async=True), loop))
+        async def work():
+            print(await run(outer, is_async=True))
+            try:
+                await run(waits_for_it, SHORT, is_async=True)
+            except DeadlineExceededError:
+                return await run(outer, is_async=True)
+        print(serve(work()))
+    """)
+    assert lines == ["(True, False)", "(True, False)"]
+
+
+def test_a_body_inside_another_one_that_cannot_begin_in_its_time_never_begins() -> None:
+    lines = in_a_process("""
+        async def brief():
+            print("begun")
+        async def outer():
+            inside = asyncio.run_coroutine_threadsafe(run(brief, SHORT, is_async=True), loop)
+            time.sleep(0.6)
+            try:
+                await asyncio.wrap_future(inside)
+            except FunctionBusyError as error:
+                return error.message
+        async def work():
+            return await run(outer, is_async=True)
+        print(serve(work()))
+    """)
+    assert lines == ["it did not begin in its time: another async handler blocks the loop they share."]
+
+
+DEAF = """
+        def deaf():
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+            time.sleep(60)
+        async def deaf_async():
+            deaf()
+"""
+
+
+@pytest.mark.parametrize("body", ["deaf", "deaf_async"])
+def test_a_body_that_cannot_be_ended_takes_the_process_with_it_once_its_outcome_is_stored(body: str) -> None:
+    lines = in_a_process(
+        DEAF
+        + f"""
+        async def work():
+            try:
+                await run({body}, SHORT, is_async={body.endswith("async")})
+            except DeadlineExceededError as error:
+                print(error)
+                await asyncio.sleep(0.3)
+            print("stored")
+            return "answer"
+        print(serve(work()))
+    """,
+        exit_code=70,
+    )
+    assert lines == ["no outcome within 0.2 s", "stored"]
 
 
 def test_a_body_that_waits_for_a_call_is_ended_too() -> None:

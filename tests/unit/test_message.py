@@ -126,6 +126,25 @@ def test_an_envelope_of_a_later_version_is_told_apart() -> None:
     assert refusal.value.code == "envelope_newer"
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"v":"secret"}',
+        '{"v":20261130123456789}',
+        '{"v":["secret"]}',
+        '"secret"',
+        '{"secret":1}',
+        '{"v":1,"id":{"a":"secret"}}',
+        '{"v":1,"id":"r","fn":"f","q":"q","at":"secret","hops":0,"p":1}',
+    ],
+)
+def test_the_error_of_a_foreign_body_quotes_nothing_of_it(body: str) -> None:
+    with pytest.raises(PayloadError) as refusal:
+        decode_envelope(body)
+    assert "secret" not in refusal.value.message
+    assert "2026" not in refusal.value.message
+
+
 def test_a_letter_is_the_body_with_one_more_member() -> None:
     body = encode_envelope(FULL)
     letter = encode_letter(body, member())

@@ -36,6 +36,7 @@ def test_a_function_slower_than_the_http_api_is_worth_a_warning() -> None:
     assert planned(worker_with(Http("GET", "/a"), timeout=seconds(30))).warnings == ()
     (finding,) = planned(worker_with(Http("GET", "/a"), timeout=seconds(31))).warnings
     assert finding.message.startswith("function 'shop::pay' may run for 31 s, and an HTTP API waits 30 s")
+    assert "answered with 504 after 29 s, and the run is ended then" in finding.message
     assert planned(worker_with(Queue("default"), timeout=seconds(31))).warnings == ()
 
 

@@ -62,6 +62,7 @@ def test_what_is_stored_comes_back_as_it_was() -> None:
         {"functions": {"shop::pay": -1}},
         {"stacks": True},
         {"stage": None},
+        {"stage": "../../elsewhere"},
     ],
 )
 def test_a_damaged_file_is_no_reason_to_forget_what_is_deployed(damage: dict[str, Any]) -> None:

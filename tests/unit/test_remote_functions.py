@@ -22,7 +22,12 @@ from iii_runtime import (
 from iii_runtime.adapters.threads import ThreadExecutor
 from iii_runtime.core.call import Call, call_from_json, call_to_json
 from iii_runtime.core.config import Config, QueueConfig
-from iii_runtime.core.errors import FunctionBusyError, RemoteHandlerError, StoreError
+from iii_runtime.core.errors import (
+    FunctionBusyError,
+    FunctionInterruptedError,
+    RemoteHandlerError,
+    StoreError,
+)
 from iii_runtime.core.message import TOPIC_FUNCTION, decode_envelope
 from iii_runtime.core.payload import Json, PayloadError
 from iii_runtime.core.trigger_request import parse_trigger_request
@@ -157,16 +162,36 @@ async def test_a_store_that_keeps_a_function_from_its_call_is_told_by_its_own_co
     assert (caught.value.code, caught.value.function_id) == ("store_throttled", "a::there")
 
 
-async def test_a_message_for_a_busy_function_comes_back_without_having_been_attempted() -> None:
+def interrupted() -> InvocationError:
+    """What comes of a function whose Lambda dies."""
+    error = InvocationError("invocation_failed", "broke off", "a::there")
+    error.__cause__ = FunctionInterruptedError("Runtime.ExitError", "status 137")
+    return error
+
+
+@pytest.mark.parametrize("failure", [FunctionBusyError("busy"), interrupted()], ids=["busy", "interrupted"])
+async def test_a_message_whose_function_is_busy_or_dies_comes_back_without_a_failed_attempt(failure: Exception) -> None:
     host = Deployed()
     await host.trigger("a::there", 1, action=TriggerAction.Enqueue(queue="mail"))
-    queue, host.elsewhere.failure = host.app.queues["mail"], FunctionBusyError("busy")
+    queue, host.elsewhere.failure = host.app.queues["mail"], failure
     [delivery] = await host.runtime.stores.queue.receive(queue, 1, timedelta(seconds=30))
     await host.runtime.deliverer.deliver(queue, delivery)
     assert await host.runtime.stores.queue.receive(queue, 1, timedelta(seconds=30)) == []
     host.clock.advance_to(host.clock.now() + timedelta(seconds=60))
     [again] = await host.runtime.stores.queue.receive(queue, 1, timedelta(seconds=30))
     assert again.attempt == 1
+
+
+async def test_a_message_whose_function_dies_each_time_is_buried_by_its_receives() -> None:
+    host = Deployed()
+    await host.trigger("a::there", 1, action=TriggerAction.Enqueue(queue="mail"))
+    queue, host.elsewhere.failure = host.app.queues["mail"], interrupted()
+    while deliveries := await host.runtime.stores.queue.receive(queue, 1, timedelta(seconds=30)):
+        await host.runtime.deliverer.deliver(queue, deliveries[0])
+        host.clock.advance_to(host.clock.now() + timedelta(seconds=60))
+    [letter] = await host.runtime.stores.letters.list_letters("mail", 0, 10)
+    assert (letter.cause, letter.attempts, letter.receives) == ("receives", 0, queue.receives_for("a::there"))
+    assert len(host.elsewhere.invoked) == letter.receives - 1
 
 
 @pytest.mark.parametrize(("is_final", "dead"), [(True, 1), (False, 0)])

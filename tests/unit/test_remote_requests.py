@@ -83,13 +83,24 @@ def test_an_event_of_aws_is_no_request(event: Any) -> None:
         {"v": 1, "kind": "call", "call": {"fn": "a", "src": "direct", "att": 1, "hops": 0, "depth": 0, "pl": {}}},
         {"v": 1, "kind": "cron", "job": "j", "time": "noon"},
         {"v": 1, "kind": "cron", "job": "j", "time": "2026-01-01T00:00:00"},
+        {"v": 1, "kind": "cron", "job": "j", "time": "0001-01-01T00:00:00+14:00"},
         {"v": 1, "kind": "trigger", "request": 7},
+        {"v": "secret", "kind": "trigger"},
+        {"v": 1, "kind": "secret"},
+        {"v": 1, "kind": "cron", "job": "j", "time": "secret"},
+        {"v": 1, "kind": "call", "call": {"fn": "a", "src": "secret", "p": 1, "att": 1, "hops": 0, "depth": 0}},
+        {
+            "v": 1,
+            "kind": "call",
+            "call": {"fn": "a", "src": "direct", "p": 1, "att": 1, "hops": 0, "depth": 0, "ms": 10**30},
+        },
     ],
 )
-def test_a_request_of_another_form_is_refused(body: Any) -> None:
+def test_a_request_of_another_form_is_refused_and_not_quoted(body: Any) -> None:
     with pytest.raises(PayloadError) as caught:
         decode_request({"iii": body})
     assert caught.value.code in {"request_unreadable", "call_unreadable"}
+    assert "secret" not in caught.value.message
 
 
 @given(JSON)

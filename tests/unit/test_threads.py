@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any, NoReturn
 
 import pytest
 
 from iii_runtime import InvocationError, register_worker
-from iii_runtime.adapters.threads import HandlerExitError, ThreadExecutor
+from iii_runtime.adapters.bodies import HandlerExitError
+from iii_runtime.adapters.threads import ThreadExecutor
 from iii_runtime.core.config import Config
 from iii_runtime.core.errors import DeadlineExceededError
 from iii_runtime.core.trigger_request import TriggerRequest
@@ -24,6 +28,7 @@ from iii_runtime.engine.runtime import Runtime
 from iii_runtime.hosts.loop_invoker import LoopInvoker
 from iii_runtime.testing.clock import SequenceIds, SkipClock
 from iii_runtime.testing.stores import memory_stores
+from tests.patience import eventually
 
 LONG = timedelta(seconds=20)
 SHORT = timedelta(milliseconds=20)
@@ -67,6 +72,28 @@ def as_async(body: Callable[[], Any]) -> tuple[Callable[[], Any], bool]:
         return body()
 
     return run, True
+
+
+async def loop_thread() -> threading.Thread:
+    return threading.current_thread()
+
+
+@asynccontextmanager
+async def blocked(executor: ThreadExecutor, *, timeout: timedelta) -> AsyncIterator[asyncio.Task[None]]:
+    """Let a body block the loop of asynchronous bodies until the end; yields whoever waits for it."""
+    blocking, go = threading.Event(), threading.Event()
+
+    async def blocks_here() -> None:
+        blocking.set()
+        go.wait(20)
+
+    caller = asyncio.create_task(executor.run(blocks_here, is_async=True, timeout=timeout))
+    try:
+        assert await asyncio.to_thread(blocking.wait, 10)
+        yield caller
+    finally:
+        go.set()
+        await asyncio.gather(caller, return_exceptions=True)
 
 
 Form = Callable[[Callable[[], Any]], tuple[Callable[[], Any], bool]]
@@ -239,25 +266,87 @@ async def test_an_asynchronous_body_that_never_yields_holds_up_its_like_only(exe
 
 
 async def test_the_deadline_of_an_asynchronous_body_counts_from_when_it_begins(executor: ThreadExecutor) -> None:
-    """Another one that blocks their loop must not cost it an attempt."""
-    blocking, go = threading.Event(), threading.Event()
+    """Another one that blocks their loop must not cost it an attempt: after its own time it begins on another loop."""
+    async with blocked(executor, timeout=LONG):
+        started = time.monotonic()
+        assert await executor.run(loop_thread, is_async=True, timeout=10 * SHORT) is not None
+        assert time.monotonic() - started >= (10 * SHORT).total_seconds()
 
-    async def blocks() -> None:
-        blocking.set()
-        go.wait(10)
 
-    async def is_brief() -> str:
-        return "ran"
+class TestABlockedLoop:
+    """An asynchronous body that calls something which does not return."""
 
-    first = asyncio.create_task(executor.run(blocks, is_async=True, timeout=LONG))
-    assert await asyncio.to_thread(blocking.wait, 10)
-    second = asyncio.create_task(executor.run(is_brief, is_async=True, timeout=SHORT))
-    with pytest.raises(DeadlineExceededError):  # a body that has begun meanwhile, with thrice the time
-        await executor.run(lambda: go.wait(10), is_async=False, timeout=3 * SHORT)
-    assert not second.done()
-    go.set()
-    assert await second == "ran"
-    await first
+    async def test_what_comes_after_its_deadline_runs_on_another_loop(self, executor: ThreadExecutor) -> None:
+        first = await executor.run(loop_thread, is_async=True, timeout=LONG)
+        async with blocked(executor, timeout=SHORT) as blocking:
+            with pytest.raises(DeadlineExceededError):
+                await blocking
+            later = {await executor.run(loop_thread, is_async=True, timeout=LONG) for _ in range(5)}
+            assert len(later) == 1
+            assert first not in later
+
+    async def test_what_waits_for_it_runs_elsewhere_once_its_time_is_up_in_order(
+        self, executor: ThreadExecutor
+    ) -> None:
+        ran: list[int] = []
+
+        async def note(number: int) -> None:
+            ran.append(number)
+
+        async with blocked(executor, timeout=10 * SHORT) as blocking:
+            waiting = [
+                asyncio.create_task(executor.run(partial(note, number), is_async=True, timeout=LONG))
+                for number in range(5)
+            ]
+            with pytest.raises(DeadlineExceededError):
+                await blocking
+            await asyncio.gather(*waiting)
+        assert ran == list(range(5))
+
+    async def test_when_it_ends_all_runs_on_the_first_loop_again(
+        self, executor: ThreadExecutor, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """What a handler keeps between calls may belong to that loop."""
+        first = await executor.run(loop_thread, is_async=True, timeout=LONG)
+        async with blocked(executor, timeout=SHORT) as blocking:
+            with pytest.raises(DeadlineExceededError):
+                await blocking
+            assert await executor.run(loop_thread, is_async=True, timeout=LONG) is not first
+        await asyncio.to_thread(eventually, lambda: "the loop of async handlers reacts again" in caplog.messages, "it")
+        assert await executor.run(loop_thread, is_async=True, timeout=LONG) is first
+
+    async def test_it_is_told_once_with_the_place_that_blocks(
+        self, executor: ThreadExecutor, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with blocked(executor, timeout=SHORT) as blocking:
+            with pytest.raises(DeadlineExceededError):
+                await blocking
+            for _ in range(3):
+                await executor.run(loop_thread, is_async=True, timeout=LONG)
+            (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+        assert line.getMessage() == "an async handler blocks its loop; the others go on on another one"
+        assert "in blocks_here\n" in line.__dict__["iii"]["stack"]
+
+    async def test_a_body_that_only_waits_beyond_its_deadline_blocks_nothing(
+        self, executor: ThreadExecutor, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        first = await executor.run(loop_thread, is_async=True, timeout=LONG)
+        with pytest.raises(DeadlineExceededError):
+            await executor.run(Endless(), is_async=True, timeout=SHORT)
+        assert await executor.run(loop_thread, is_async=True, timeout=LONG) is first
+        assert caplog.records == []
+
+    async def test_the_executor_closes_all_the_same(self) -> None:
+        executor, body = ThreadExecutor(), Endless()
+        async with blocked(executor, timeout=SHORT) as blocking:
+            with pytest.raises(DeadlineExceededError):
+                await blocking
+            running = asyncio.create_task(executor.run(body, is_async=True, timeout=LONG))
+            assert await asyncio.to_thread(body.started.wait, 10)
+            executor.close()
+            assert body.cancelled.is_set()
+            with pytest.raises(HandlerExitError, match="was cancelled"):
+                await running
 
 
 async def test_an_asynchronous_body_whose_caller_is_cancelled_before_it_begins_never_begins(

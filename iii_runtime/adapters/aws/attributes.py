@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
+
+from iii_runtime.core.errors import StoreError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -15,6 +18,34 @@ Item: TypeAlias = dict[str, Value]
 """The attributes of an item by name."""
 
 _MAP_BYTES = 3
+
+_FAULTS = (LookupError, TypeError, ValueError, AttributeError, RecursionError, ArithmeticError)
+"""What code raises that reads a stored thing which is not as the runtime writes it."""
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Turn what the block raises about a stored thing into an error of the store; its content is in no message.
+
+    Args:
+        what: What is read, such as `the item at M#1 / @ of table orders-dev`.
+
+    Raises:
+        StoreError: `store_corrupt`: it is damaged, edited by hand, or of a later version.
+    """
+    try:
+        yield
+    except _FAULTS as error:
+        raise StoreError(
+            f"{what} cannot be read: {type(error).__name__}. It is damaged, was edited by hand, or was written by a "
+            "later version: mend or delete it, or deploy that version.",
+            code="store_corrupt",
+        ) from error
+
+
+def item_named(item: Mapping[str, Value]) -> str:
+    """Return what an item is called in messages."""
+    return f"the item at {item.get('pk')!s} / {item.get('sk')!s}"
 
 
 def to_attributes(item: Mapping[str, Value]) -> dict[str, AttributeValueTypeDef]:
@@ -66,7 +97,7 @@ def from_attribute(attribute: object) -> Value:
         case {"NULL": True}:
             return None
         case _:
-            raise ValueError(f"an attribute has a form that this runtime does not write: {attribute!r:.60}")
+            raise ValueError("an attribute has a form that this runtime does not write")
 
 
 def stored_bytes(value: Value) -> int:

@@ -76,7 +76,7 @@ class S3Blobs:
         if hashlib.sha256(body).hexdigest() != link.sha256:
             raise StoreError(
                 f"object {link.key} of bucket {self.bucket} is not what was stored: it has {len(body):,} bytes, "
-                f"{link.size:,} were written, or other ones. Restore the object's earlier version.",
+                f"{link.size:,} were written, or other ones. Put a copy of the object back if there is one.",
                 code="store_corrupt",
             )
         return body

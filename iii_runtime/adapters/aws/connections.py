@@ -124,12 +124,12 @@ class DynamoConnections:
         now = self._now()
         condition = Expression(text="pk = :pk", values={":pk": group_partition(SUBSCRIPTION, stream_name, group_id)})
         found: list[Member] = []
-        async for row in self._table.query(condition):
-            ttl = row.get("ttl")
-            if not isinstance(ttl, int) or ttl <= now:
-                continue
+        async for attributes in self._table.rows(condition):
             try:
-                found.append(_member(row))
+                row = self._table.read(attributes)
+                ttl = row.get("ttl")
+                if isinstance(ttl, int) and ttl > now:
+                    found.append(_member(row))
             except StoreError as error:  # it cannot be served, and must not cost the others of the group
                 _log.error("a subscription is damaged: %s", error.message)
         return found
@@ -229,7 +229,7 @@ def _member(row: Mapping[str, Value]) -> Member:
 
 def _is_same(old: Mapping[str, Value]) -> Expression:
     """Return the condition that a row still leads to where it led."""
-    return Expression(text="s = :s AND g = :g", values={":s": old["s"], ":g": old["g"]})
+    return Expression(text="s = :s AND g = :g", values={":s": _text(old, "s"), ":g": _text(old, "g")})
 
 
 def _counted(step: int) -> Expression:

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
-from iii_runtime.adapters.aws.clients import Clients
-from iii_runtime.adapters.aws.deaths import Deaths
-from iii_runtime.adapters.aws.letter_index import LetterIndex, ListedLetter
-from iii_runtime.adapters.aws.message_item import MessageItems, Refusal
-from iii_runtime.adapters.aws.message_sender import MessageSender, Post, deduplication_id, parts, sqs_word
+from iii_runtime.adapters.aws.letter_index import ListedLetter
+from iii_runtime.adapters.aws.listed_letters import dead_letter, unreadable_letter
+from iii_runtime.adapters.aws.message_item import Refusal
+from iii_runtime.adapters.aws.message_sender import Post, deduplication_id, parts, sqs_word
+from iii_runtime.adapters.aws.queue_parts import QueueParts
 from iii_runtime.adapters.aws.reconciler import Reconciler
-from iii_runtime.adapters.aws.table import Table
 from iii_runtime.core.delivery import MessageItem
 from iii_runtime.core.errors import StoreError
-from iii_runtime.core.letter import body_of_redriven
+from iii_runtime.core.letter import DAMAGES, LettersLeftError, body_of_redriven, incomplete
 from iii_runtime.core.letter_transport import REDRIVE_MARK, read_member, travelling, with_token
-from iii_runtime.core.message import BlobLink, decode_envelope
+from iii_runtime.core.message import BlobLink, DeadLetterMember, decode_envelope
 from iii_runtime.core.payload import PayloadError
 from iii_runtime.core.queue import QueueSpec
 from iii_runtime.core.regroup import regroup
-from iii_runtime.plan.names import Deployment
-from iii_runtime.ports.blob_store import BlobStore
-from iii_runtime.ports.clock import Clock, IdSource
 from iii_runtime.ports.dead_letter import DeadLetter
 
 _PART = 50
-_BLOB_HALF_LIFE = timedelta(days=30)
+
+RENEWED_AFTER = timedelta(days=12)
+"""How old a payload may be that is sent once more without being stored again.
+
+The bucket keeps it for 60 days. The message may wait for 14, be received at the very end of that and run or be hidden
+for half a day, and its letter is listed for 30 days and until the table has removed it, two or three days later.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,53 +54,35 @@ class DynamoDeadLetterStore:
     """The dead letters of all queues."""
 
     def __init__(
-        self,
-        clients: Clients,
-        deployment: Deployment,
-        table: Table,
-        blobs: BlobStore,
-        clock: Clock,
-        ids: IdSource,
-        *,
-        queues: Callable[[], Mapping[str, QueueSpec]],
-        reconciler: Reconciler | None,
+        self, parts: QueueParts, *, queues: Callable[[], Mapping[str, QueueSpec]], reconciler: Reconciler | None
     ) -> None:
         """Use the letters of a deployment.
 
         Args:
-            clients: Service clients.
-            deployment: The names of everything.
-            table: The table of the deployment.
-            blobs: Where large letters and payloads are.
-            clock: The time.
-            ids: Tokens of redrives.
+            parts: What the queues share.
             queues: The app's queues by name; asked when needed.
             reconciler: Brings items and dead-letter queues in line before all letters of a queue are moved. None leaves
                 that to the minute tick, for a host that may not take messages of dead-letter queues.
         """
-        self._deployment = deployment
-        self._blobs = blobs
-        self._clock = clock
-        self._ids = ids
+        self._parts = parts
+        self._items, self._index = parts.items, parts.letters
         self._queues = queues
         self._reconciler = reconciler
-        self._items = MessageItems(table, clock)
-        self._index = LetterIndex(clients, table, clock)
-        self._sender = MessageSender(clients, clock)
-        self._deaths = Deaths(self._items, self._sender, blobs, deployment, clock, ids)
 
     async def list_letters(self, queue_name: str, offset: int, limit: int) -> list[DeadLetter]:
         """Return letters of one queue, oldest death first. What has just died may be missing for a moment.
 
+        One that cannot be read is listed with the reason as its error.
+
         Raises:
-            StoreError: See `failures`; `blob_missing`.
+            StoreError: See `failures`.
         """
         listed = (await self._index.list(queue_name, limit=offset + limit))[offset:]
         items = await self._index.items([entry.receipt for entry in listed])
         return [
-            await self._letter(entry.receipt, items[entry.receipt])
+            await self._listed(queue_name, entry, items[entry.receipt])
             for entry in listed
-            if entry.receipt in items and _is_dead(items[entry.receipt], queue_name)
+            if _may_be_dead(items.get(entry.receipt), queue_name)
         ]
 
     async def count(self, queue_name: str) -> int:
@@ -112,7 +97,7 @@ class DynamoDeadLetterStore:
         """Return one letter of any queue as it is now; None if there is no such letter.
 
         Raises:
-            StoreError: See `failures`; `blob_missing`.
+            StoreError: See `failures`; `blob_missing`, `store_corrupt`: it cannot be read; says what to do.
         """
         item = await self._items.read(receipt)
         return await self._letter(receipt, item) if item is not None and item.state == "dead" else None
@@ -124,13 +109,14 @@ class DynamoDeadLetterStore:
         the claim of the first.
 
         Raises:
-            StoreError: See `failures`; `blob_missing`. The letter may have been sent, and is listed all the same.
+            StoreError: See `failures`: the letter may have been sent, and is listed all the same. `blob_missing`,
+                `store_corrupt`: it, or its payload, is gone or damaged; it stays.
         """
         item = await self._items.read(receipt)
         if item is None or not _is_dead(item, queue.name):
             return False
         redrive = await self._prepare(queue, receipt, item)
-        await self._sender.send(self._source(queue), [redrive.post])
+        await self._parts.sender.send(self._parts.url(queue), [redrive.post])
         return await self._mark(redrive)
 
     async def redrive_all(self, queue: QueueSpec) -> int:
@@ -140,20 +126,19 @@ class DynamoDeadLetterStore:
         counts once the minute tick has adopted it. It can be repeated after a crash.
 
         Raises:
-            StoreError: See `failures`; `blob_missing`. Those before the refused one were redriven.
+            LettersLeftError: Some are not complete, and stay. All others were redriven.
+            StoreError: See `failures`. Those before the refused one were redriven.
         """
         total = 0
+        left: dict[str, StoreError] = {}
         for receipts in await self._present(queue):
-            items = await self._index.items(receipts)
-            redrives = [
-                await self._prepare(queue, receipt, items[receipt])
-                for receipt in receipts
-                if receipt in items and _is_dead(items[receipt], queue.name)
-            ]
+            redrives = await self._prepare_all(queue, receipts, left)
             waiting = iter(redrives)
             for part in parts([redrive.post for redrive in redrives]):
-                await self._sender.send_part(self._source(queue), part)
+                await self._parts.sender.send_part(self._parts.url(queue), part)
                 total += sum([await self._mark(next(waiting)) for _ in part])
+        if left:
+            raise LettersLeftError(queue.name, "redriven", total, left)
         return total
 
     async def discard(self, queue_name: str, receipt: str) -> bool:
@@ -172,12 +157,18 @@ class DynamoDeadLetterStore:
         """Discard the letters present at the start, see `redrive_all` for what SQS has moved; return how many.
 
         Raises:
+            LettersLeftError: The items of some cannot be read, and they stay. All others were discarded.
             StoreError: See `failures`. Those before the refused one were discarded.
         """
         queue = self._queues().get(queue_name, QueueSpec(name=queue_name))
         total = 0
+        left: dict[str, StoreError] = {}
         for receipts in await self._present(queue, is_known=queue_name in self._queues()):
-            total += sum([await self.discard(queue_name, receipt) for receipt in receipts])
+            for receipt in receipts:
+                with _leaving(left, receipt):
+                    total += await self.discard(queue_name, receipt)
+        if left:
+            raise LettersLeftError(queue_name, "discarded", total, left)
         return total
 
     async def _present(self, queue: QueueSpec, *, is_known: bool = True) -> Iterator[Sequence[str]]:
@@ -189,14 +180,36 @@ class DynamoDeadLetterStore:
         # The index lags behind what was adopted just now.
         missing = set(adopted) - {entry.receipt for entry in listed}
         items = await self._index.items(sorted(missing))
-        listed += [ListedLetter(item.died, receipt) for receipt, item in items.items() if _is_dead(item, queue.name)]
+        listed += [
+            ListedLetter(item.died, receipt)
+            for receipt, item in items.items()
+            if isinstance(item, MessageItem) and _is_dead(item, queue.name)
+        ]
         receipts = [entry.receipt for entry in sorted(listed)]
         return (receipts[start : start + _PART] for start in range(0, len(receipts), _PART))
 
+    async def _prepare_all(
+        self, queue: QueueSpec, receipts: Sequence[str], left: dict[str, StoreError]
+    ) -> list[_Redrive]:
+        """Return the redrives of the letters among these that are complete; add to `left` what is wrong with others."""
+        redrives: list[_Redrive] = []
+        items = await self._index.items(receipts)
+        for receipt in receipts:
+            item = items.get(receipt)
+            with _leaving(left, receipt):
+                if isinstance(item, StoreError):
+                    raise item
+                if item is not None and _is_dead(item, queue.name):
+                    redrives.append(await self._prepare(queue, receipt, item))
+        return redrives
+
     async def _prepare(self, queue: QueueSpec, receipt: str, item: MessageItem) -> _Redrive:
-        letter = await self._deaths.letter_of(item)
-        await self._refresh(letter)
-        token = REDRIVE_MARK + self._ids.new_id()
+        letter, _ = await self._read(receipt, item)
+        try:
+            await self._renew(letter)
+        except StoreError as error:
+            raise (incomplete(receipt, queue.name, error) if error.code in DAMAGES else error) from error
+        token = REDRIVE_MARK + self._parts.ids.new_id()
         group = regroup(body_of_redriven(letter), receipt, queue)
         return _Redrive(
             receipt=receipt,
@@ -209,17 +222,21 @@ class DynamoDeadLetterStore:
             ),
         )
 
-    async def _refresh(self, letter: str) -> None:
-        """Store the payload's blob again if it would not outlive the message: a bucket expires what was not touched."""
-        member = read_member(letter)
-        if member is None or timedelta(milliseconds=self._clock.now_ms() - member.first_ms) < _BLOB_HALF_LIFE:
-            return
+    async def _renew(self, letter: str) -> None:
+        """Read the payload's blob, if there is one, and store it again if it would not outlive the next letter.
+
+        Raises:
+            StoreError: `blob_missing`: sent without its payload the message could only die again.
+        """
         try:
-            payload = decode_envelope(letter).payload
+            envelope = decode_envelope(letter)
         except PayloadError:
             return  # no envelope, so no blob
-        if isinstance(payload, BlobLink):
-            await self._blobs.put(payload.key, await self._blobs.get(payload.key))
+        if not isinstance(envelope.payload, BlobLink):
+            return
+        text = await self._parts.blobs.get(envelope.payload.key)
+        if timedelta(milliseconds=self._parts.clock.now_ms() - envelope.accepted_ms) >= RENEWED_AFTER:
+            await self._parts.blobs.put(envelope.payload.key, text)
 
     async def _mark(self, redrive: _Redrive) -> bool:
         """Take a letter off the list whose message was sent; False if another redrive or a discard was first."""
@@ -230,56 +247,51 @@ class DynamoDeadLetterStore:
         # It may have been received already, before this mark.
         return item is not None and item.generation == redrive.generation + 1 and item.token == redrive.token
 
+    async def _listed(self, queue_name: str, entry: ListedLetter, item: MessageItem | StoreError) -> DeadLetter:
+        if isinstance(item, StoreError):
+            return unreadable_letter(entry.receipt, queue_name, entry.died, None, item)
+        try:
+            return await self._letter(entry.receipt, item)
+        except StoreError as error:
+            if error.code not in DAMAGES:
+                raise
+            return unreadable_letter(entry.receipt, queue_name, entry.died, item, error)
+
     async def _letter(self, receipt: str, item: MessageItem) -> DeadLetter:
         queue = self._queues().get(item.queue or "")
-        letter = await self._deaths.letter_of(item)
-        return dead_letter(receipt, item, letter, None if queue is None else queue.function_id)
+        letter, member = await self._read(receipt, item)
+        return dead_letter(receipt, item, letter, member, None if queue is None else queue.function_id)
 
-    def _source(self, queue: QueueSpec) -> str:
-        return self._deployment.queue_url(self._deployment.queue_name(queue))
-
-
-def dead_letter(receipt: str, item: MessageItem, letter: str, function_id: str | None) -> DeadLetter:
-    """Return a letter as it is listed.
-
-    Args:
-        receipt: The message receipt id.
-        item: Its item.
-        letter: The letter.
-        function_id: The only function of its queue, None if each message names its own.
-
-    Raises:
-        StoreError: `store_corrupt`: it is no letter.
-    """
-    member = read_member(letter)
-    if member is None:
-        raise StoreError(f"the letter of message {receipt} cannot be read.", code="store_corrupt")
-    try:
-        envelope = decode_envelope(letter)
-    except PayloadError:
-        function, size = None, len(body_of_redriven(letter))
-    else:
-        function = function_id or envelope.function_id
-        size = envelope.payload.size if isinstance(envelope.payload, BlobLink) else len(envelope.payload)
-    return DeadLetter(
-        receipt=receipt,
-        queue=item.queue or "",
-        function_id=function,
-        generation=item.generation,
-        cause=member.cause,
-        error=member.error,
-        errors=item.errors,
-        attempts=member.attempts,
-        receives=member.receives,
-        first_ms=member.first_ms,
-        failed_ms=member.failed_ms,
-        size_bytes=size,
-        letter=letter,
-    )
+    async def _read(self, receipt: str, item: MessageItem) -> tuple[str, DeadLetterMember]:
+        try:
+            letter = await self._parts.deaths.letter_of(item)
+        except StoreError as error:
+            raise (incomplete(receipt, item.queue or "", error) if error.code in DAMAGES else error) from error
+        member = read_member(letter)
+        if member is None:
+            damage = StoreError("its text is damaged. Restore the item.", code="store_corrupt")
+            raise incomplete(receipt, item.queue or "", damage)
+        return letter, member
 
 
 def _is_dead(item: MessageItem, queue_name: str) -> bool:
     return item.state == "dead" and item.queue == queue_name
+
+
+def _may_be_dead(item: MessageItem | StoreError | None, queue_name: str) -> bool:
+    """Return whether a listed letter is one: an item that cannot be read is what its keys in the index say."""
+    return isinstance(item, StoreError) or (item is not None and _is_dead(item, queue_name))
+
+
+@contextmanager
+def _leaving(left: dict[str, StoreError], receipt: str) -> Iterator[None]:
+    """Add what is wrong with one letter alone to `left`, and go on."""
+    try:
+        yield
+    except StoreError as error:
+        if error.code not in DAMAGES:
+            raise
+        left[receipt] = error
 
 
 def _has_ended(refused: Refusal, generation: int, state: str) -> bool:

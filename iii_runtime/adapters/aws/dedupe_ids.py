@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import sha256
 
-from iii_runtime.adapters.aws.attributes import Value
+from iii_runtime.adapters.aws.attributes import Value, reading
 from iii_runtime.adapters.aws.table import ONLY, ConditionFailedError, Expression, Table
+from iii_runtime.core.members import optional
 from iii_runtime.core.message import decode_envelope, encode_envelope
 from iii_runtime.core.payload import encode_json
 from iii_runtime.core.queue import DEDUPE_WINDOW
@@ -62,7 +63,9 @@ class DedupeIds:
             await self._table.put(item, condition=condition)
         except ConditionFailedError as error:
             first = error.item or {}
-            return Reservation(key, str(first.get("r", message.receipt)), "ok" in first)
+            with reading(f"the item at {key}"):
+                receipt = optional(first, "r", str) or message.receipt
+            return Reservation(key, receipt, "ok" in first)
         return Reservation(key, message.receipt, False)
 
     async def confirm(self, reservation: Reservation) -> None:

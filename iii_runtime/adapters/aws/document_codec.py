@@ -8,7 +8,6 @@ the members of an object is not kept, which JSON does not promise either.
 from __future__ import annotations
 
 import json
-from typing import cast
 
 from iii_runtime.adapters.aws.attributes import Value
 from iii_runtime.core.payload import Json, decode_stored
@@ -37,7 +36,7 @@ def decode_document(stored: Value) -> Json:
         return {name: decode_document(item) for name, item in stored.items()}
     if isinstance(stored, str):
         return decode_stored(stored)
-    raise ValueError(f"a stored document holds {cast(object, stored)!r:.60}, which this runtime does not write")
+    raise ValueError(f"a stored document holds a {type(stored).__name__}, which this runtime does not write")
 
 
 def _is_name(name: str) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from iii_runtime.adapters.aws.attributes import Item, Value
+from iii_runtime.adapters.aws.attributes import Item, Value, reading
 from iii_runtime.adapters.aws.blob_store import S3Blobs, link_of
 from iii_runtime.adapters.aws.document_keys import DocumentKey, names_of
 from iii_runtime.adapters.aws.failures import ATTEMPTS, PATIENCE, ServiceError, pause
@@ -59,7 +59,7 @@ class Documents:
         """Replace the value."""
         stamp = await self._stamp(notice)
         old = await self._replace(key, value, stamp)
-        if old is not None and old["n"] == stamp["n"]:
+        if old is not None and old.get("n") == stamp["n"]:
             # The reply to this very write was lost. What was there before nobody knows; its object stays in the bucket.
             written = Written(old_value=value, new_value=value, existed=True)
         else:
@@ -142,7 +142,7 @@ class Documents:
             try:
                 await self._put(self._item(key, kept, stamp), condition=_unchanged(found))
             except ConditionFailedError as refused:
-                if refused.item is None or refused.item["n"] != stamp["n"]:
+                if refused.item is None or refused.item.get("n") != stamp["n"]:
                     await self._let_go(kept)
                     await pause(self._clock, attempt)
                     found = refused.item
@@ -176,11 +176,11 @@ class Documents:
 
     async def _let_go(self, item: Mapping[str, Value] | None) -> None:
         """Let the object expire that an item links to which was replaced, or never written."""
-        link = None if item is None else link_of(item.get("vl"))
-        if link is None:
-            return
         try:
-            await self._values.blobs.expire(link.key)
+            with reading("what an item links to"):
+                link = None if item is None else link_of(item.get("vl"))
+            if link is not None:
+                await self._values.blobs.expire(link.key)
         except StoreError as error:  # the write is done or refused, and stays so; an object costs its storage
             _log.warning("an object that is not linked any more stays in the bucket: %s", error.message)
 
@@ -198,4 +198,6 @@ def _stamped(change: Expression, stamp: Item) -> Expression:
 def _unchanged(found: Item | None) -> Expression:
     if found is None:
         return Expression(text="attribute_not_exists(pk)")
+    if "n" not in found:
+        return Expression(text="attribute_exists(pk) AND attribute_not_exists(#n)", names={"#n": "n"})
     return Expression(text="#n = :n", names={"#n": "n"}, values={":n": found["n"]})

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
@@ -39,6 +38,7 @@ from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from iii_runtime.adapters.aws.error_codes import TRANSACTION_CONFLICTS, FailureKind, sorted_code
 from iii_runtime.core.errors import StoreError
+from iii_runtime.core.frozen import frozen
 from iii_runtime.ports.clock import Clock
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ FIRST_PAUSE = timedelta(milliseconds=50)
 LONGEST_PAUSE = timedelta(seconds=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Failure:
     """A refused request.
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
-from iii_runtime.adapters.aws.attributes import Item, Value, stored_bytes
+from iii_runtime.adapters.aws.attributes import Item, Value, item_named, reading, stored_bytes
 from iii_runtime.adapters.aws.blob_store import S3Blobs, link_of, link_value
 from iii_runtime.adapters.aws.document_codec import decode_document, encode_document
-from iii_runtime.core.errors import StoreError
 from iii_runtime.core.message import BlobLink
 from iii_runtime.core.payload import Json, PayloadTooLargeError, decode_stored, render_json, to_json
 from iii_runtime.ports.clock import IdSource
@@ -92,15 +91,10 @@ class ValueKeeper:
         Raises:
             StoreError: `store_corrupt`: the item is no document; else see `S3Blobs.follow`.
         """
-        try:
-            return None if item is None else await read_value(item, self.blobs.follow)
-        except (LookupError, TypeError, ValueError) as error:
-            place = " / ".join(str((item or {}).get(name)) for name in ("pk", "sk"))
-            raise StoreError(
-                f"the item at {place} cannot be read: {type(error).__name__}. It is damaged, or written by a later "
-                "version: deploy that version.",
-                code="store_corrupt",
-            ) from error
+        if item is None:
+            return None
+        with reading(item_named(item)):
+            return await read_value(item, self.blobs.follow)
 
 
 async def read_value(item: Mapping[str, Value], follow: Follow) -> Json:

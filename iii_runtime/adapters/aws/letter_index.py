@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from iii_runtime.adapters.aws.attributes import from_attributes, to_attributes
+from iii_runtime.adapters.aws.attributes import from_attribute, to_attributes
 from iii_runtime.adapters.aws.clients import Clients
 from iii_runtime.adapters.aws.failures import ATTEMPTS, pause, with_retries
 from iii_runtime.adapters.aws.message_item import item_key, item_of, partitions_of, receipt_of
@@ -62,24 +62,24 @@ class LetterIndex:
         found: list[list[ListedLetter]] = []
         for partition in partitions_of(queue_name):
             condition = Expression(text="dq = :dq", values={":dq": partition})
-            rows = self._table.query(condition, index=LETTERS_INDEX, limit=limit)
-            found.append([ListedLetter(cast(int, row["dt"]), receipt_of(cast(str, row["pk"]))) async for row in rows])
+            rows = self._table.rows(condition, index=LETTERS_INDEX, limit=limit)
+            found.append([_listed(row) async for row in rows])
         # While the index follows a message that has died again, it may list both deaths.
         listed = {entry.receipt: entry for entry in heapq.merge(*(sorted(shard) for shard in found))}
         return sorted(listed.values())[:limit]
 
-    async def items(self, receipts: Sequence[str]) -> dict[str, MessageItem]:
-        """Return the items of messages as they are now, by receipt.
+    async def items(self, receipts: Sequence[str]) -> dict[str, MessageItem | StoreError]:
+        """Return the items of messages as they are now, by receipt; of one that cannot be read, what is wrong with it.
 
         Raises:
             StoreError: See `failures`.
         """
-        found: dict[str, MessageItem] = {}
+        found: dict[str, MessageItem | StoreError] = {}
         for start in range(0, len(receipts), _MAX_KEYS):
             await self._read(receipts[start : start + _MAX_KEYS], found)
         return found
 
-    async def _read(self, receipts: Sequence[str], found: dict[str, MessageItem]) -> None:
+    async def _read(self, receipts: Sequence[str], found: dict[str, MessageItem | StoreError]) -> None:
         keys = [to_attributes({"pk": item_key(receipt), "sk": ONLY}) for receipt in receipts]
         waiting: dict[str, KeysAndAttributesTypeDef] = {self._table.name: {"Keys": keys, "ConsistentRead": True}}
         empty = 0
@@ -91,8 +91,11 @@ class LetterIndex:
             )
             read = answer["Responses"].get(self._table.name, [])
             for attributes in read:
-                item = from_attributes(attributes)
-                found[receipt_of(cast(str, item["pk"]))] = item_of(item)
+                receipt = receipt_of(attributes["pk"]["S"])
+                try:
+                    found[receipt] = item_of(self._table.read(attributes))
+                except StoreError as error:
+                    found[receipt] = error
             waiting = cast("dict[str, KeysAndAttributesTypeDef]", answer.get("UnprocessedKeys", {}))
             if not waiting:
                 return
@@ -105,3 +108,13 @@ class LetterIndex:
                     code="store_throttled",
                 )
             await pause(self._clock, empty + 1)
+
+
+def _listed(row: Mapping[str, object]) -> ListedLetter:
+    """Return an entry; one whose place in the order somebody has spoilt comes first, for it hides no other."""
+    try:
+        died = from_attribute(row["dt"])
+    except (LookupError, ValueError):
+        died = 0
+    receipt = receipt_of(str(from_attribute(row["pk"])))
+    return ListedLetter(died if isinstance(died, int) else 0, receipt)

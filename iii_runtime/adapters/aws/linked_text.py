@@ -29,7 +29,8 @@ async def linked_text(blobs: BlobStore, link: BlobLink) -> str:
     text = await blobs.get(link.key)
     if hashlib.sha256(text.encode("utf-8")).hexdigest() != link.sha256:
         raise StoreError(
-            f"blob {link.key} is not what was stored: {link.size:,} bytes were. Restore the object's earlier version.",
+            f"blob {link.key} is not what was stored: {link.size:,} bytes were. Put a copy of the object back if there "
+            "is one.",
             code="store_corrupt",
         )
     return text

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from iii_runtime.adapters.aws.clients import Clients
-from iii_runtime.adapters.aws.deaths import Deaths
 from iii_runtime.adapters.aws.failures import with_retries
 from iii_runtime.adapters.aws.linked_text import linked_text
-from iii_runtime.adapters.aws.message_item import MessageItems
-from iii_runtime.adapters.aws.message_sender import MessageSender, Post, deduplication_id, sqs_word
+from iii_runtime.adapters.aws.message_sender import Post, deduplication_id, sqs_word
+from iii_runtime.adapters.aws.queue_parts import QueueParts
 from iii_runtime.adapters.aws.receipts import Receipts, Receive
 from iii_runtime.core.delivery import (
     Attempt,
@@ -27,9 +25,6 @@ from iii_runtime.core.delivery import (
 )
 from iii_runtime.core.queue import QueueSpec
 from iii_runtime.core.regroup import regroup
-from iii_runtime.plan.names import Deployment
-from iii_runtime.ports.blob_store import BlobStore
-from iii_runtime.ports.clock import Clock
 from iii_runtime.ports.message_queue import Delivery
 
 if TYPE_CHECKING:
@@ -64,25 +59,10 @@ class ReceivedRecord:
 class MessageIntake:
     """Looks at received messages, and settles those that are not to be handled."""
 
-    def __init__(
-        self,
-        clients: Clients,
-        deployment: Deployment,
-        blobs: BlobStore,
-        clock: Clock,
-        *,
-        items: MessageItems,
-        deaths: Deaths,
-        receipts: Receipts,
-    ) -> None:
-        self._clients = clients
-        self._deployment = deployment
-        self._blobs = blobs
-        self._clock = clock
-        self._items = items
-        self._deaths = deaths
+    def __init__(self, parts: QueueParts, receipts: Receipts) -> None:
+        self._parts = parts
+        self._clock, self._items = parts.clock, parts.items
         self._receipts = receipts
-        self._sender = MessageSender(clients, clock)
 
     async def receive(self, queue: QueueSpec, limit: int, lease: timedelta) -> list[ReceivedRecord]:
         """Ask SQS for up to `limit` messages, 1 to 10, without waiting for any.
@@ -90,9 +70,9 @@ class MessageIntake:
         Raises:
             StoreError: See `failures`.
         """
-        url = self._url(queue)
+        url = self._parts.url(queue)
         answer = await with_retries(
-            lambda: self._clients.sqs.receive_message(
+            lambda: self._parts.clients.sqs.receive_message(
                 QueueUrl=url,
                 MaxNumberOfMessages=limit,
                 VisibilityTimeout=-(-lease // timedelta(seconds=1)),
@@ -109,7 +89,7 @@ class MessageIntake:
         """Return what to handle; see `SqsMessageQueue.take`."""
         incoming = read_incoming(record.body, record.message_id, queue)
         if incoming.linked is not None:
-            incoming = linked_incoming(incoming, await linked_text(self._blobs, incoming.linked), queue)
+            incoming = linked_incoming(incoming, await linked_text(self._parts.blobs, incoming.linked), queue)
         if incoming.is_newer or (incoming.generation == 0 and record.receives <= 1):
             return _delivery(queue, record, incoming, 1)
         if await self._is_regrouped(queue, record, incoming):
@@ -133,11 +113,11 @@ class MessageIntake:
         """Hide a message that is early, complete a death, remove a copy."""
         if isinstance(step, Wait):
             delay = timedelta(milliseconds=step.until_ms - self._clock.now_ms())
-            await self._receipts.hide(self._url(queue), record.handle, delay, record.received_ms)
+            await self._receipts.hide(self._parts.url(queue), record.handle, delay, record.received_ms)
             return
         if isinstance(step, FinishDeath) and item is not None:
-            await self._deaths.put(queue, incoming.receipt, item)
-        await self._receipts.settle(self._url(queue), record.handle)
+            await self._parts.deaths.put(queue, incoming.receipt, item)
+        await self._receipts.settle(self._parts.url(queue), record.handle)
 
     async def _is_regrouped(self, queue: QueueSpec, record: ReceivedRecord, incoming: Incoming) -> bool:
         """Send a redriven message again if it came under another group than its own; a redrive by hand does that.
@@ -148,12 +128,11 @@ class MessageIntake:
         if incoming.generation == 0 or group is None or record.group in {None, group}:
             return False
         name = deduplication_id(incoming.receipt, incoming.generation, sqs_word(incoming.token or ""))
-        await self._sender.send(self._url(queue), [Post(body=record.body, group=group, deduplication_id=name)])
-        await self._receipts.settle(self._url(queue), record.handle)
+        await self._parts.sender.send(
+            self._parts.url(queue), [Post(body=record.body, group=group, deduplication_id=name)]
+        )
+        await self._receipts.settle(self._parts.url(queue), record.handle)
         return True
-
-    def _url(self, queue: QueueSpec) -> str:
-        return self._deployment.queue_url(self._deployment.queue_name(queue))
 
 
 def received_record(message: MessageTypeDef, received_ms: int) -> ReceivedRecord:

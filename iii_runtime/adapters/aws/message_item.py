@@ -17,13 +17,15 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from datetime import timedelta
+from typing import get_args
 
-from iii_runtime.adapters.aws.attributes import Item, Value
+from iii_runtime.adapters.aws.attributes import Item, Value, item_named, reading
 from iii_runtime.adapters.aws.blob_store import link_of, link_value
 from iii_runtime.adapters.aws.table import ONLY, ConditionFailedError, Expression, Table
 from iii_runtime.core.delivery import MessageItem, State
 from iii_runtime.core.letter import KEPT_ERRORS, ErrorLog, decode_errors, encode_errors, with_error
+from iii_runtime.core.members import integer, one_of, optional, text
 from iii_runtime.core.message import BlobLink, ErrorRecord
 from iii_runtime.ports.clock import Clock
 
@@ -32,7 +34,10 @@ SHARDS = 4
 
 _PREFIX = "M#"
 _NAMES = {"#ttl": "ttl"}
-_KEPT_S = 30 * 24 * 3600
+KEPT = timedelta(days=30)
+"""How long an item stays after its last write, and so a letter after its death."""
+
+_STATES: Mapping[str, State] = {name: name for name in get_args(State)}
 _ERRORS = tuple(f"er{place}" for place in range(KEPT_ERRORS))
 _ALIVE = "attribute_not_exists(pk) OR (g = :g AND attribute_not_exists(st))"
 _UNCOUNTED = "attribute_not_exists(pk) OR (g = :g AND n < :n AND attribute_not_exists(st))"
@@ -158,7 +163,7 @@ class MessageItems:
         return None
 
     def _ttl(self) -> int:
-        return self._clock.now_ms() // 1000 + _KEPT_S
+        return (self._clock.now_ms() + KEPT // timedelta(milliseconds=1)) // 1000
 
 
 def item_key(receipt: str) -> str:
@@ -182,20 +187,25 @@ def partitions_of(queue_name: str) -> list[str]:
 
 
 def item_of(item: Item) -> MessageItem:
-    """Return what a stored item says."""
-    partition = item.get("dq")
-    link = link_of(item.get("el"))
-    return MessageItem(
-        generation=cast(int, item["g"]),
-        token=cast("str | None", item.get("tok")),
-        failed=cast(int, item["n"]),
-        not_before_ms=cast(int, item.get("nb", 0)),
-        state=cast(State, item.get("st", "alive")),
-        errors=_errors_of(item),
-        letter=cast("str | None", item.get("e")) if link is None else link,
-        queue=partition.rsplit("#", 1)[0] if isinstance(partition, str) else None,
-        died=cast(int, item.get("dt", 0)),
-    )
+    """Return what a stored item says.
+
+    Raises:
+        StoreError: `store_corrupt`.
+    """
+    with reading(item_named(item)):
+        partition = optional(item, "dq", str)
+        link = link_of(item.get("el"))
+        return MessageItem(
+            generation=integer(item, "g"),
+            token=optional(item, "tok", str),
+            failed=integer(item, "n"),
+            not_before_ms=optional(item, "nb", int) or 0,
+            state=one_of(item, "st", _STATES) if "st" in item else "alive",
+            errors=_errors_of(item),
+            letter=optional(item, "e", str) if link is None else link,
+            queue=None if partition is None else partition.rsplit("#", 1)[0],
+            died=optional(item, "dt", int) or 0,
+        )
 
 
 def _kept(attempt: int, error: ErrorRecord) -> tuple[str, str]:
@@ -204,7 +214,7 @@ def _kept(attempt: int, error: ErrorRecord) -> tuple[str, str]:
 
 
 def _errors_of(item: Item) -> ErrorLog:
-    kept = [entry for name in _ERRORS if name in item for entry in decode_errors(cast(str, item[name]))]
+    kept = [entry for name in _ERRORS if name in item for entry in decode_errors(text(item, name))]
     return tuple(sorted(kept, key=lambda entry: entry[0]))
 
 

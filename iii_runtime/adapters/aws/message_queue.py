@@ -10,26 +10,18 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
-from iii_runtime.adapters.aws.clients import Clients
-from iii_runtime.adapters.aws.deaths import Deaths
 from iii_runtime.adapters.aws.dedupe_ids import DedupeIds
 from iii_runtime.adapters.aws.failures import ServiceError, with_retries
-from iii_runtime.adapters.aws.letter_index import LetterIndex
 from iii_runtime.adapters.aws.message_intake import MessageIntake, ReceivedRecord
-from iii_runtime.adapters.aws.message_item import MessageItems
 from iii_runtime.adapters.aws.message_posting import MessagePosting
-from iii_runtime.adapters.aws.message_sender import MessageSender
 from iii_runtime.adapters.aws.queue_counts import count_messages
+from iii_runtime.adapters.aws.queue_parts import QueueParts
 from iii_runtime.adapters.aws.receipts import Receipts, Receive
-from iii_runtime.adapters.aws.table import Table
 from iii_runtime.core.delivery import MessageItem, decide_standing
 from iii_runtime.core.errors import StoreError
 from iii_runtime.core.letter import Death
 from iii_runtime.core.message import Cause, ErrorRecord
 from iii_runtime.core.queue import QueueSpec
-from iii_runtime.plan.names import Deployment
-from iii_runtime.ports.blob_store import BlobStore
-from iii_runtime.ports.clock import Clock, IdSource
 from iii_runtime.ports.message_queue import Delivery, OutgoingMessage, QueueDepth
 
 __all__ = ["ReceivedRecord", "SqsMessageQueue"]
@@ -55,44 +47,23 @@ class SqsMessageQueue:
     """
 
     def __init__(
-        self,
-        clients: Clients,
-        deployment: Deployment,
-        table: Table,
-        blobs: BlobStore,
-        clock: Clock,
-        ids: IdSource,
-        *,
-        queues: Callable[[], Mapping[str, QueueSpec]],
-        deletes: bool = True,
+        self, parts: QueueParts, *, queues: Callable[[], Mapping[str, QueueSpec]], deletes: bool = True
     ) -> None:
         """Use the queues of a deployment.
 
         Args:
-            clients: Service clients.
-            deployment: The names of everything.
-            table: The table of the deployment.
-            blobs: Where letters go that are too large for an item.
-            clock: The time, which SQS's own must follow.
-            ids: Tokens of letters.
+            parts: What the queues share.
             queues: The app's queues by name; asked when needed.
             deletes: Whether an acknowledgement deletes the message; else it enters `settled`.
         """
-        self._clients = clients
-        self._deployment = deployment
-        self._clock = clock
-        self._ids = ids
+        self._parts = parts
+        self._clients, self._clock = parts.clients, parts.clock
+        self._items, self._deaths = parts.items, parts.deaths
         self._queues = queues
-        self._receipts = Receipts(clients, clock, deletes=deletes)
+        self._receipts = Receipts(parts.clients, parts.clock, deletes=deletes)
         self.settled = self._receipts.settled
-        self._items = MessageItems(table, clock)
-        sender = MessageSender(clients, clock)
-        self._posting = MessagePosting(deployment, sender, DedupeIds(table, clock))
-        self._deaths = Deaths(self._items, sender, blobs, deployment, clock, ids)
-        self._letters = LetterIndex(clients, table, clock)
-        self._intake = MessageIntake(
-            clients, deployment, blobs, clock, items=self._items, deaths=self._deaths, receipts=self._receipts
-        )
+        self._posting = MessagePosting(parts.deployment, parts.sender, DedupeIds(parts.table, parts.clock))
+        self._intake = MessageIntake(parts, self._receipts)
 
     async def prepare(self, queue: QueueSpec) -> None:
         """Do nothing: a deployment never changes the kind of an SQS queue."""
@@ -192,7 +163,7 @@ class SqsMessageQueue:
             receipt=delivery.receipt,
             queue=delivery.queue,
             generation=delivery.generation,
-            token=self._ids.new_id(),
+            token=self._parts.ids.new_id(),
             cause=cause,
             error=error,
             attempts=attempts,
@@ -216,14 +187,13 @@ class SqsMessageQueue:
         queue = self._queues().get(queue_name)
         if queue is None:
             return QueueDepth(visible=0, delayed=0, in_flight=0, dead=0)
-        letter_url = self._deployment.queue_url(self._deployment.letter_queue_name(queue))
-        source = await count_messages(self._clients, self._url_of(queue), self._clock)
-        letters = await count_messages(self._clients, letter_url, self._clock)
+        source = await count_messages(self._clients, self._parts.url(queue), self._clock)
+        letters = await count_messages(self._clients, self._parts.letter_url(queue), self._clock)
         return QueueDepth(
             visible=source.visible,
             delayed=source.delayed,
             in_flight=source.in_flight,
-            dead=await self._letters.count(queue_name),
+            dead=await self._parts.letters.count(queue_name),
             is_exact=False,
             letters_visible=letters.visible,
         )
@@ -240,7 +210,7 @@ class SqsMessageQueue:
         queue = self._queues().get(queue_name)
         if queue is None:
             return 0
-        url = self._url_of(queue)
+        url = self._parts.url(queue)
         counts = await count_messages(self._clients, url, self._clock)
         try:
             await with_retries(
@@ -270,7 +240,4 @@ class SqsMessageQueue:
         return queue
 
     def _url(self, queue_name: str) -> str:
-        return self._url_of(self._spec(queue_name))
-
-    def _url_of(self, queue: QueueSpec) -> str:
-        return self._deployment.queue_url(self._deployment.queue_name(queue))
+        return self._parts.url(self._spec(queue_name))

@@ -8,19 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
+from iii_runtime.adapters.aws.batches import in_batches
 from iii_runtime.adapters.aws.clients import Clients
 from iii_runtime.adapters.aws.failures import with_retries
 from iii_runtime.core.errors import StoreError
 from iii_runtime.ports.clock import Clock
 
 if TYPE_CHECKING:
-    from mypy_boto3_sqs.type_defs import (
-        BatchResultErrorEntryTypeDef,
-        SendMessageBatchRequestEntryTypeDef,
-        SendMessageRequestTypeDef,
-    )
+    from mypy_boto3_sqs.type_defs import BatchResultErrorEntryTypeDef, SendMessageBatchRequestEntryTypeDef
 
 MAX_ENTRIES = 10
 MAX_BATCH_BYTES = 1024 * 1024
@@ -84,15 +81,8 @@ class MessageSender:
             raise StoreError(message, code=error.code) from error
 
     async def _send_one(self, url: str, post: Post) -> None:
-        request: SendMessageRequestTypeDef = {"QueueUrl": url, "MessageBody": post.body}
-        if post.delay_s:
-            request["DelaySeconds"] = post.delay_s
-        if post.group is not None:
-            request["MessageGroupId"] = post.group
-        if post.deduplication_id is not None:
-            request["MessageDeduplicationId"] = post.deduplication_id
         await with_retries(
-            lambda: self._clients.sqs.send_message(**request),
+            lambda: self._clients.sqs.send_message(QueueUrl=url, **_members(post)),
             clock=self._clock,
             where=_place(url),
             jitter=self._jitter,
@@ -129,18 +119,12 @@ def parts(posts: Sequence[Post]) -> Iterator[list[Post]]:
 
     SQS may accept the second message of a request and refuse the first; so two of one group never share one.
     """
-    part: list[Post] = []
-    size = 0
-    for post in posts:
-        length = len(post.body.encode("utf-8"))
-        is_full = len(part) == MAX_ENTRIES or size + length > MAX_BATCH_BYTES
-        if part and (is_full or any(post.group == other.group is not None for other in part)):
-            yield part
-            part, size = [], 0
-        part.append(post)
-        size += length
-    if part:
-        yield part
+    return in_batches(
+        ((post, len(post.body.encode("utf-8"))) for post in posts),
+        most=MAX_ENTRIES,
+        most_bytes=MAX_BATCH_BYTES,
+        may_join=lambda part, post: post.group is None or all(post.group != other.group for other in part),
+    )
 
 
 def deduplication_id(receipt: str, *rest: object) -> str:
@@ -154,14 +138,18 @@ def sqs_word(name: str) -> str:
 
 
 def _entry(number: str, post: Post) -> SendMessageBatchRequestEntryTypeDef:
-    entry: SendMessageBatchRequestEntryTypeDef = {"Id": number, "MessageBody": post.body}
+    return cast("SendMessageBatchRequestEntryTypeDef", {"Id": number, **_members(post)})
+
+
+def _members(post: Post) -> dict[str, Any]:
+    members: dict[str, Any] = {"MessageBody": post.body}
     if post.delay_s:
-        entry["DelaySeconds"] = post.delay_s
+        members["DelaySeconds"] = post.delay_s
     if post.group is not None:
-        entry["MessageGroupId"] = post.group
+        members["MessageGroupId"] = post.group
     if post.deduplication_id is not None:
-        entry["MessageDeduplicationId"] = post.deduplication_id
-    return entry
+        members["MessageDeduplicationId"] = post.deduplication_id
+    return members
 
 
 def _refused(url: str, entry: BatchResultErrorEntryTypeDef, failed: int, total: int) -> StoreError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iii_runtime.adapters.aws.attributes import Item
+from iii_runtime.adapters.aws.attributes import Item, item_named, reading
 from iii_runtime.adapters.aws.document_keys import (
     INDEX_FLOOR,
     NAME_SHARDS,
@@ -35,17 +35,20 @@ async def list_names(table: Table, prefix: str, *under: str, of: int) -> list[tu
     for shard in range(NAME_SHARDS):
         after = start or INDEX_FLOOR
         while (row := await _next(table, index_partition(prefix, shard), after, start)) is not None:
-            names = names_of(row) or await _plain_names(table, row)
-            if names is not None:
-                found.add(names[:-1])
-            after = index_after(str(row["nr"]), of=of)
+            with reading(item_named(row)):
+                names = names_of(row) or await _plain_names(table, row)
+                if names is not None:
+                    if len(names) != of:
+                        raise ValueError(f"a document of this kind has {of} names")
+                    found.add(names[:-1])
+                after = index_after(str(row["nr"]), of=of)
     return sorted(found)
 
 
 async def _next(table: Table, partition: str, after: str, start: str) -> Item | None:
     condition = Expression(text="nk = :nk AND nr > :after", values={":nk": partition, ":after": after})
     rows = [row async for row in table.query(condition, index=NAMES_INDEX, limit=1)]
-    return rows[0] if rows and str(rows[0]["nr"]).startswith(start) else None
+    return rows[0] if rows and str(rows[0].get("nr")).startswith(start) else None
 
 
 async def _plain_names(table: Table, row: Item) -> tuple[str, ...] | None:

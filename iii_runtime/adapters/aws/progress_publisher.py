@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from iii_runtime.adapters.aws.batches import in_batches
 from iii_runtime.adapters.aws.failures import ATTEMPTS, pause, with_retries
 from iii_runtime.core.change import StreamChange
 from iii_runtime.core.errors import StoreError
@@ -52,7 +53,8 @@ class SnsProgressPublisher:
         What is refused in a way that passes is sent again a few times. Every refusal that stays is logged.
         """
         failed: set[int] = set()
-        for entries in _requests(changes):
+        entries_of_all = (_entry(place, change) for place, change in enumerate(changes))
+        for entries in in_batches(entries_of_all, most=MOST_MESSAGES, most_bytes=MOST_BYTES):
             failed |= await self._send(entries)
         return frozenset(failed)
 
@@ -86,21 +88,6 @@ class SnsProgressPublisher:
             where=f"topic {self._topic_arn}",
         )
         return answer.get("Failed", [])
-
-
-def _requests(changes: Sequence[StreamChange]) -> Iterator[list[PublishBatchRequestEntryTypeDef]]:
-    """Yield the messages in requests that are small enough."""
-    entries: list[PublishBatchRequestEntryTypeDef] = []
-    used = 0
-    for place, change in enumerate(changes):
-        entry, size = _entry(place, change)
-        if entries and (used + size > MOST_BYTES or len(entries) == MOST_MESSAGES):
-            yield entries
-            entries, used = [], 0
-        entries.append(entry)
-        used += size
-    if entries:
-        yield entries
 
 
 def _entry(place: int, change: StreamChange) -> tuple[PublishBatchRequestEntryTypeDef, int]:

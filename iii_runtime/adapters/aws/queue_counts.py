@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from iii_runtime.adapters.aws.clients import Clients
 from iii_runtime.adapters.aws.failures import with_retries
+from iii_runtime.core.frozen import frozen
 from iii_runtime.ports.clock import Clock
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _DELAYED: QueueAttributeNameType = "ApproximateNumberOfMessagesDelayed"
 _IN_FLIGHT: QueueAttributeNameType = "ApproximateNumberOfMessagesNotVisible"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class QueueCounts:
     """SQS's own estimates of one queue.
 

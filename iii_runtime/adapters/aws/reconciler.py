@@ -11,25 +11,18 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from iii_runtime.adapters.aws.clients import Clients
-from iii_runtime.adapters.aws.deaths import Deaths
 from iii_runtime.adapters.aws.failures import with_retries
-from iii_runtime.adapters.aws.letter_index import LetterIndex
 from iii_runtime.adapters.aws.linked_text import linked_text
 from iii_runtime.adapters.aws.look_schedule import LookSchedule
-from iii_runtime.adapters.aws.message_item import MessageItems
-from iii_runtime.adapters.aws.message_sender import MessageSender
 from iii_runtime.adapters.aws.queue_counts import count_messages
+from iii_runtime.adapters.aws.queue_parts import QueueParts
 from iii_runtime.adapters.aws.receipts import Receipts
-from iii_runtime.adapters.aws.table import Table
 from iii_runtime.core.delivery import Incoming, MessageItem, decide_letter, linked_incoming, read_incoming
-from iii_runtime.core.letter import Death, compose_letter
+from iii_runtime.core.errors import StoreError
+from iii_runtime.core.letter import DAMAGES, Death, compose_letter
 from iii_runtime.core.letter_transport import REDRIVE_MARK, read_member, with_token
 from iii_runtime.core.message import bounded_error
 from iii_runtime.core.queue import QueueSpec
-from iii_runtime.plan.names import Deployment
-from iii_runtime.ports.blob_store import BlobStore
-from iii_runtime.ports.clock import Clock, IdSource
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs.type_defs import MessageTypeDef
@@ -96,28 +89,12 @@ class _Found:
 class Reconciler:
     """Looks through the dead-letter queues of a deployment."""
 
-    def __init__(
-        self,
-        clients: Clients,
-        deployment: Deployment,
-        table: Table,
-        blobs: BlobStore,
-        clock: Clock,
-        ids: IdSource,
-        *,
-        wait_s: int = 1,
-    ) -> None:
+    def __init__(self, parts: QueueParts, *, wait_s: int = 1) -> None:
         """Use the letters of a deployment; wait for `wait_s` whole seconds before a queue counts as empty."""
-        self._clients = clients
-        self._deployment = deployment
-        self._blobs = blobs
-        self._clock = clock
-        self._ids = ids
+        self._parts = parts
+        self._clock, self._items, self._deaths = parts.clock, parts.items, parts.deaths
         self._wait_s = wait_s
-        self._items = MessageItems(table, clock)
-        self._deaths = Deaths(self._items, MessageSender(clients, clock), blobs, deployment, clock, ids)
-        self._receipts = Receipts(clients, clock, deletes=True)
-        self._index = LetterIndex(clients, table, clock)
+        self._receipts = Receipts(parts.clients, parts.clock, deletes=True)
         self._schedule = LookSchedule()
 
     async def sweep(self, queues: Iterable[QueueSpec]) -> dict[str, Reconciled]:
@@ -133,8 +110,11 @@ class Reconciler:
         done: dict[str, Reconciled] = {}
         may_be_old = True
         for queue in queues:
-            counts = await count_messages(self._clients, self._url(queue), self._clock)
-            sent, listed = counts.visible + counts.delayed + counts.in_flight, await self._index.count(queue.name)
+            counts = await count_messages(self._parts.clients, self._parts.letter_url(queue), self._clock)
+            sent, listed = (
+                counts.visible + counts.delayed + counts.in_flight,
+                await self._parts.letters.count(queue.name),
+            )
             reason = self._schedule.reason(queue.name, sent, listed, self._clock.now())
             if reason == "news" or (reason == "age" and may_be_old):
                 may_be_old = may_be_old and reason == "news"
@@ -148,17 +128,28 @@ class Reconciler:
         Raises:
             StoreError: See `failures`. What was held comes back after `HOLD`.
         """
-        look = _Look(queue, self._url(queue))
+        look = _Look(queue, self._parts.letter_url(queue))
         ends = self._clock.now() + LIMIT
         while messages := await self._receive(look.url):
             for message in messages:
-                await self._settle(look, message)
+                await self._settle_or_hold(look, message)
             if self._clock.now() >= ends:
                 break
         received_ms = self._clock.now_ms()
         for handle in look.held:
             await self._receipts.hide(look.url, handle, timedelta(0), received_ms)
         return look.result
+
+    async def _settle_or_hold(self, look: _Look, message: MessageTypeDef) -> None:
+        """Settle a message; one whose item or text is damaged stays, and holds up no other."""
+        try:
+            await self._settle(look, message)
+        except StoreError as error:
+            if error.code not in DAMAGES:
+                raise
+            fields = {"queue": look.queue.name, "message_id": message["MessageId"], "error": error.message}
+            _log.error("a dead letter cannot be reconciled", extra={"iii": {**fields, "code": error.code}})
+            self._hold(look, message)
 
     async def _settle(self, look: _Look, message: MessageTypeDef) -> None:
         found = await self._read(look.queue, message)
@@ -179,7 +170,7 @@ class Reconciler:
     async def _read(self, queue: QueueSpec, message: MessageTypeDef) -> _Found:
         incoming, letter = read_incoming(message["Body"], message["MessageId"], queue), message["Body"]
         if incoming.linked is not None:
-            letter = with_token(await linked_text(self._blobs, incoming.linked), incoming.token or "")
+            letter = with_token(await linked_text(self._parts.blobs, incoming.linked), incoming.token or "")
             incoming = linked_incoming(incoming, letter, queue)
         is_native = (
             incoming.generation == 0
@@ -252,7 +243,7 @@ class Reconciler:
             receipt=incoming.receipt,
             queue=queue.name,
             generation=incoming.generation,
-            token=self._ids.new_id(),
+            token=self._parts.ids.new_id(),
             cause="native",
             error=bounded_error("Interrupted", told),
             attempts=item.failed if item is not None and is_same else 0,
@@ -263,7 +254,7 @@ class Reconciler:
 
     async def _receive(self, url: str) -> list[MessageTypeDef]:
         answer = await with_retries(
-            lambda: self._clients.sqs.receive_message(
+            lambda: self._parts.clients.sqs.receive_message(
                 QueueUrl=url,
                 MaxNumberOfMessages=10,
                 VisibilityTimeout=HOLD // timedelta(seconds=1),
@@ -274,9 +265,6 @@ class Reconciler:
             where=f"queue {url.rsplit('/', 1)[-1]}",
         )
         return answer.get("Messages", [])
-
-    def _url(self, queue: QueueSpec) -> str:
-        return self._deployment.queue_url(self._deployment.letter_queue_name(queue))
 
 
 def _told_death(found: _Found, queue: QueueSpec) -> Death | None:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import cast
 
-from iii_runtime.adapters.aws.attributes import Item, Value, from_attributes
+from iii_runtime.adapters.aws.attributes import Item, Value, from_attributes, reading
 from iii_runtime.adapters.aws.document_keys import EVENT, STATE, STREAM, names_of
 from iii_runtime.adapters.aws.kept_value import Follow, read_data, read_value
+from iii_runtime.adapters.aws.table import place_of
 from iii_runtime.core.change import Change, StateChange, StreamChange
-from iii_runtime.core.errors import StoreError
 from iii_runtime.core.members import integer, optional, text
-from iii_runtime.core.payload import Json
+from iii_runtime.core.payload import Json, to_json
 
 
 async def changes_of(record: Mapping[str, object], follow: Follow) -> list[Change]:
@@ -28,8 +28,9 @@ async def changes_of(record: Mapping[str, object], follow: Follow) -> list[Chang
 
     Raises:
         StoreError: `store_corrupt`: the record cannot be read; else what `follow` raises.
+        PayloadError: It holds what is not JSON as the runtime keeps it, such as an infinite number.
     """
-    try:
+    with reading(f"the record of {_place(record)} in the table's stream"):
         told = cast(Mapping[str, Mapping[str, object]], record["dynamodb"])
         keys = from_attributes(told["Keys"])
         prefix = str(keys["pk"])[:2]
@@ -42,12 +43,6 @@ async def changes_of(record: Mapping[str, object], follow: Follow) -> list[Chang
         if new is not None and _event_id(new) not in {None, _event_id(old)}:
             changes.append(await _event(new, follow))
         return changes
-    except (LookupError, TypeError, ValueError) as error:
-        raise StoreError(
-            f"a record of the table's stream cannot be read: {error!r:.200}. It is damaged, or written by a later "
-            "version: deploy that version.",
-            code="store_corrupt",
-        ) from error
 
 
 async def _document_change(prefix: str, old: Item | None, new: Item | None, at_ms: int, follow: Follow) -> Change:
@@ -84,13 +79,14 @@ async def _event(item: Item, follow: Follow) -> Change:
         stream_name=text(event, "s"),
         group_id=text(event, "g"),
         item_id=optional(event, "i", str),
-        data=await read_data(event, follow),
+        data=to_json(await read_data(event, follow), "data"),
         event_type=text(event, "t"),
     )
 
 
 async def _value(item: Item | None, follow: Follow) -> Json:
-    return None if item is None else await read_value(item, follow)
+    # Checked, for what somebody has written by hand would fail at the first who passes it on, with all its batch.
+    return None if item is None else to_json(await read_value(item, follow), "value")
 
 
 def _is_repetition(old: Item | None, new: Item | None) -> bool:
@@ -106,6 +102,12 @@ def _event_id(item: Item | None) -> Value:
 
 def _event_of(item: Item) -> dict[str, Value]:
     return optional(item, "ev", dict) or {}
+
+
+def _place(record: Mapping[str, object]) -> str:
+    told = record.get("dynamodb")
+    keys = told.get("Keys") if isinstance(told, Mapping) else None
+    return place_of(keys) if isinstance(keys, Mapping) else "an item without keys"
 
 
 def _image(told: Mapping[str, Mapping[str, object]], name: str) -> Item | None:

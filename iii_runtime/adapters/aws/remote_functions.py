@@ -17,10 +17,10 @@ from botocore.exceptions import (
 )
 
 from iii_runtime.adapters.aws.clients import Clients
-from iii_runtime.adapters.aws.failures import classify
+from iii_runtime.adapters.aws.failures import Failure, classify
 from iii_runtime.adapters.aws.remote_calls import EVENT_LIMIT, pack_call, unpack_answer
 from iii_runtime.core.call import Call
-from iii_runtime.core.errors import FunctionBusyError, InvocationError, RemoteHandlerError, StoreError
+from iii_runtime.core.errors import FunctionBusyError, FunctionInterruptedError, InvocationError, StoreError
 from iii_runtime.core.payload import Json, PayloadError
 from iii_runtime.plan.names import Deployment
 from iii_runtime.ports.blob_store import BlobStore
@@ -50,9 +50,11 @@ class LambdaFunctions:
     | answer | raised |
     |---|---|
     | throttled, 5xx, not ready, no connection | `FunctionBusyError`: it was not started |
-    | `FunctionError`: killed, out of memory, out of time, not importable | `InvocationError`, a failed attempt |
+    | `FunctionError`: killed, out of memory or time, not importable | `InvocationError` of `FunctionInterruptedError` |
     | no such Lambda, no permission, refused request | `InvocationError`, a failed attempt: deployments pass |
     | lost connection, no answer in time | `InvocationError`, a failed attempt: it may have run |
+
+    What was interrupted, as if its caller had died with it, is no failed attempt.
     """
 
     def __init__(
@@ -116,7 +118,8 @@ class LambdaFunctions:
             payload = await pack_call(call, self._blobs, self._ids, limit=EVENT_LIMIT)
             self._clients.starting().invoke(FunctionName=name, InvocationType="Event", Payload=payload.encode("ascii"))
         except (BotoCoreError, ClientError) as error:
-            message = f"function '{call.function_id}' was not started: {classify(error).message}"
+            failure = classify(error)
+            message = f"function '{call.function_id}' was not started: {failure.message}{_hint(failure)}"
             raise InvocationError("invocation_failed", message, call.function_id) from error
         except (PayloadError, StoreError) as error:
             message = f"function '{call.function_id}' was not started: {error.message}"
@@ -129,12 +132,17 @@ def _raise_failed(error: BotoCoreError | ClientError, function_id: str) -> NoRet
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         if status == 429 or status >= 500 or failure.aws_code in _NOT_READY:
             raise FunctionBusyError(f"function '{function_id}' was not started: {failure.message}") from error
-        message = f"function '{function_id}' was not started: {failure.message}. Is it deployed in this stage?"
+        message = f"function '{function_id}' was not started: {failure.message}{_hint(failure)}"
         raise InvocationError("invocation_failed", message, function_id) from error
     if isinstance(error, _NOT_REACHED):
         raise FunctionBusyError(f"function '{function_id}' was not reached: {failure.message}") from error
     message = f"the answer of function '{function_id}' was lost, and it may have run: {failure.message}"
     raise InvocationError("invocation_failed", message, function_id) from error
+
+
+def _hint(failure: Failure) -> str:
+    """Return what to do about a refusal, where that is known."""
+    return ". Is it deployed in this stage?" if failure.aws_code == "ResourceNotFoundException" else ""
 
 
 def _crash(answer: object, function_id: str) -> InvocationError:
@@ -152,7 +160,7 @@ def _crash(answer: object, function_id: str) -> InvocationError:
         function_id,
         "".join(map(str, stack)) if isinstance(stack, list) else None,
     )
-    error.__cause__ = RemoteHandlerError(type_name, told)
+    error.__cause__ = FunctionInterruptedError(type_name, told)
     return error
 
 

@@ -11,7 +11,7 @@ import hashlib
 from datetime import timedelta
 from typing import cast
 
-from iii_runtime.adapters.aws.attributes import Item, Value
+from iii_runtime.adapters.aws.attributes import Item, Value, item_named, reading
 from iii_runtime.adapters.aws.blob_store import S3Blobs, link_of, link_value
 from iii_runtime.adapters.aws.table import ONLY, ConditionFailedError, Expression, Table
 from iii_runtime.core.members import integer, optional, text
@@ -98,16 +98,22 @@ class DynamoResponseStore:
             return Mismatch()
         if "st" not in item:
             return InProgress()
-        link = link_of(item.get("bl"))
-        body = optional(item, "b", bytes) or b"" if link is None else await self._blobs.follow(link)
-        pairs = cast("list[tuple[str, str]]", decode_stored(text(item, "hd")))
-        return StoredResponse(
-            status=integer(item, "st"), headers=tuple((name, value) for name, value in pairs), body=body
-        )
+        with reading(item_named(item)):
+            link = link_of(item.get("bl"))
+            body = optional(item, "b", bytes) or b"" if link is None else await self._blobs.follow(link)
+            pairs = cast("list[tuple[str, str]]", decode_stored(text(item, "hd")))
+            headers = tuple((_header(name), _header(value)) for name, value in pairs)
+            return StoredResponse(status=integer(item, "st"), headers=headers, body=body)
 
 
 def _partition(key: str) -> str:
     return REQUEST + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _header(part: object) -> str:
+    if not isinstance(part, str):
+        raise TypeError("a stored header is a pair of texts")
+    return part
 
 
 def _ms(duration: timedelta) -> int:

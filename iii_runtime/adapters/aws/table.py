@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from botocore.exceptions import ClientError
 
-from iii_runtime.adapters.aws.attributes import Item, Value, from_attributes, to_attributes
+from iii_runtime.adapters.aws.attributes import Item, Value, from_attributes, reading, to_attributes
 from iii_runtime.adapters.aws.clients import Clients
 from iii_runtime.adapters.aws.failures import ATTEMPTS, with_retries
 from iii_runtime.ports.clock import Clock
@@ -54,7 +54,8 @@ class Table:
     """One DynamoDB table with the keys `pk` and `sk`.
 
     Throttled and lost requests are sent again, so a write may arrive twice: give it a condition under which its second
-    arrival changes nothing, or a value that is the same. Every operation raises `StoreError`, see `failures`.
+    arrival changes nothing, or a value that is the same. Every operation raises `StoreError`, see `failures`; an item
+    with attributes that this runtime never writes is `store_corrupt`, which after a write says that it was carried out.
     """
 
     def __init__(self, clients: Clients, name: str, clock: Clock) -> None:
@@ -68,7 +69,7 @@ class Table:
         answer = await self._ask(
             lambda: self._clients.dynamodb.get_item(TableName=self.name, Key=_key(pk, sk), ConsistentRead=True)
         )
-        return _item(answer.get("Item"))
+        return self._item(answer.get("Item"))
 
     async def put(
         self, item: Mapping[str, Value], *, condition: Expression | None = None, attempts: int = ATTEMPTS
@@ -86,7 +87,7 @@ class Table:
         request: dict[str, Any] = {"Item": to_attributes(item), "ReturnValues": "ALL_OLD"}
         _add(request, "ConditionExpression", condition)
         answer = await self._write(lambda: self._clients.dynamodb.put_item(TableName=self.name, **request), attempts)
-        return _item(answer.get("Attributes"))
+        return self._item(answer.get("Attributes"), is_written=True)
 
     async def update(
         self,
@@ -113,7 +114,7 @@ class Table:
         _add(request, "UpdateExpression", change)
         _add(request, "ConditionExpression", condition)
         answer = await self._write(lambda: self._clients.dynamodb.update_item(TableName=self.name, **request))
-        return _item(answer.get("Attributes"))
+        return self._item(answer.get("Attributes"), is_written=True)
 
     async def delete(self, pk: str, sk: str = ONLY, *, condition: Expression | None = None) -> Item | None:
         """Remove an item and return it; None if there was none.
@@ -124,7 +125,7 @@ class Table:
         request: dict[str, Any] = {"Key": _key(pk, sk), "ReturnValues": "ALL_OLD"}
         _add(request, "ConditionExpression", condition)
         answer = await self._write(lambda: self._clients.dynamodb.delete_item(TableName=self.name, **request))
-        return _item(answer.get("Attributes"))
+        return self._item(answer.get("Attributes"), is_written=True)
 
     async def query(
         self,
@@ -142,6 +143,18 @@ class Table:
             limit: How many items to yield at most.
             descending: Whether to begin at the end.
         """
+        async for row in self.rows(condition, index=index, limit=limit, descending=descending):
+            yield self.read(row)
+
+    async def rows(
+        self,
+        condition: Expression,
+        *,
+        index: str | None = None,
+        limit: int | None = None,
+        descending: bool = False,
+    ) -> AsyncIterator[Mapping[str, object]]:
+        """Yield what `query` does as it is on the wire, for who must not fail at one item that cannot be read."""
         request: dict[str, Any] = {"ScanIndexForward": not descending}
         request |= {"ConsistentRead": True} if index is None else {"IndexName": index}
         _add(request, "KeyConditionExpression", condition)
@@ -149,11 +162,20 @@ class Table:
         while left is None or left > 0:
             page = await self._ask(partial(self._page, request, start, left))
             for attributes in page["Items"]:
-                yield from_attributes(attributes)
+                yield attributes
             start = page.get("LastEvaluatedKey")
             if start is None:
                 return
             left = None if left is None else left - len(page["Items"])
+
+    def read(self, attributes: Mapping[str, object], note: str = "") -> Item:
+        """Return the item of its wire form.
+
+        Raises:
+            StoreError: `store_corrupt`: it has attributes that this runtime never writes.
+        """
+        with reading(f"the item at {place_of(attributes)} of table {self.name}{note}"):
+            return from_attributes(attributes)
 
     def _page(self, request: Mapping[str, Any], start: Any, limit: int | None) -> QueryOutputTypeDef:
         more: dict[str, Any] = {} if limit is None else {"Limit": limit}
@@ -168,12 +190,19 @@ class Table:
         try:
             return await self._ask(operation, attempts)
         except ClientError as error:
-            raise ConditionFailedError(_item(error.response.get("Item"))) from error
+            raise ConditionFailedError(self._item(error.response.get("Item"))) from error
+
+    def _item(self, attributes: object, *, is_written: bool = False) -> Item | None:
+        """Return the item of a reply; DynamoDB leaves the attributes out, or empty, where there is none."""
+        if not isinstance(attributes, Mapping) or not attributes:
+            return None
+        return self.read(attributes, note=" (replaced or removed by now)" if is_written else "")
 
 
-def _item(attributes: object) -> Item | None:
-    """Return the item of a reply; DynamoDB leaves the attributes out, or empty, where there is none."""
-    return from_attributes(attributes) if isinstance(attributes, Mapping) and attributes else None
+def place_of(attributes: Mapping[str, object]) -> str:
+    """Return the keys of an item on the wire, for messages."""
+    keys = (attributes.get(name) for name in ("pk", "sk"))
+    return " / ".join(str(key.get("S")) if isinstance(key, Mapping) else "?" for key in keys)
 
 
 def _key(pk: str, sk: str) -> dict[str, Any]:

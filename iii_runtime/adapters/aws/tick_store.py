@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from iii_runtime.adapters.aws.attributes import Item
+from iii_runtime.adapters.aws.attributes import Item, item_named, reading
 from iii_runtime.adapters.aws.document_keys import fitted_key
 from iii_runtime.adapters.aws.table import ONLY, ConditionFailedError, Expression, Table
 from iii_runtime.core.members import optional
@@ -72,7 +72,8 @@ def _standing(item: Item, tick: int, claim: str) -> Acquired:
     """Return what became of a claim that was refused."""
     if item.get("o") == claim:
         return "acquired"
-    newest = optional(item, "tk", int)
+    with reading(item_named(item)):
+        newest = optional(item, "tk", int)
     return "taken" if newest is not None and newest >= tick else "running"
 
 

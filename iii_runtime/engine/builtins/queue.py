@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from iii_runtime.core.errors import InvocationError
+from iii_runtime.core.errors import InvocationError, StoreError
 from iii_runtime.core.invocation import Invocation
+from iii_runtime.core.letter import DAMAGES, LettersLeftError, incomplete
 from iii_runtime.core.message import BlobLink, decode_envelope
 from iii_runtime.core.payload import Json, PayloadError, decode_stored
 from iii_runtime.core.queue import QueueSpec
@@ -51,11 +53,9 @@ class QueueBuiltins:
     async def redrive(self, payload: Json, _caller: Invocation | None) -> Json:
         """`{queue | topic}` -> `{queue, redriven}`: all letters, oldest first, attempts starting at 1."""
         name = _queue_name("iii::queue::redrive", payload)
-        total = 0
         async with failing_as("redrive_failed", "iii::queue::redrive"):
-            for queue in self._known(name):
-                total += await self._stores.letters.redrive_all(queue)
-        return {"queue": name, "redriven": total}
+            moves = [partial(self._stores.letters.redrive_all, queue) for queue in self._known(name)]
+            return {"queue": name, "redriven": await _move_all(name, "redriven", moves)}
 
     async def redrive_message(self, payload: Json, _caller: Invocation | None) -> Json:
         """`{queue, message_id}` -> `{queue, message_id, redriven: 0 | 1}`, at any position."""
@@ -68,11 +68,9 @@ class QueueBuiltins:
     async def discard(self, payload: Json, _caller: Invocation | None) -> Json:
         """`{queue}` -> `{queue, discarded}`: all letters, for good. An addition to iii."""
         name = _queue_name("iii::queue::discard", payload)
-        total = 0
         async with failing_as("discard_failed", "iii::queue::discard"):
-            for physical in await self._physical_names(name):
-                total += await self._stores.letters.discard_all(physical)
-        return {"queue": name, "discarded": total}
+            moves = [partial(self._stores.letters.discard_all, each) for each in await self._physical_names(name)]
+            return {"queue": name, "discarded": await _move_all(name, "discarded", moves)}
 
     async def discard_message(self, payload: Json, _caller: Invocation | None) -> Json:
         """`{queue, message_id}` -> `{queue, message_id, discarded: 0 | 1}`."""
@@ -180,9 +178,15 @@ class QueueBuiltins:
         if detail["payload_omitted"]:
             link = decode_envelope(letter.letter).payload
             if isinstance(link, BlobLink):
-                detail |= {"payload": decode_stored(await self._stores.blobs.get(link.key)), "payload_omitted": False}
+                detail |= {"payload": await self._linked(letter, link), "payload_omitted": False}
         errors: list[Json] = [{"attempt": attempt, **error.to_json()} for attempt, error in letter.errors]
         return detail | {"stack": letter.error.stack, "errors": errors, "generation": letter.generation}
+
+    async def _linked(self, letter: DeadLetter, link: BlobLink) -> Json:
+        try:
+            return decode_stored(await self._stores.blobs.get(link.key))
+        except StoreError as error:
+            raise (incomplete(letter.receipt, letter.queue, error) if error.code in DAMAGES else error) from error
 
     def _known(self, name: str) -> list[QueueSpec]:
         """Return the queues a name stands for: the named one, or those of a topic's subscriptions."""
@@ -232,6 +236,8 @@ def summary(letter: DeadLetter) -> dict[str, Json]:
 
 
 def _payload(letter: DeadLetter) -> tuple[Json, bool, str | None]:
+    if not letter.letter:
+        return None, True, None
     try:
         envelope = decode_envelope(letter.letter)
     except PayloadError:
@@ -239,6 +245,21 @@ def _payload(letter: DeadLetter) -> tuple[Json, bool, str | None]:
     if isinstance(envelope.payload, BlobLink):
         return None, True, envelope.traceparent
     return decode_stored(envelope.payload), False, envelope.traceparent
+
+
+async def _move_all(name: str, verb: str, moves: Sequence[Callable[[], Awaitable[int]]]) -> int:
+    """Move all letters of the queues a name stands for, and return how many; what one leaves stops no other."""
+    total = 0
+    left: dict[str, StoreError] = {}
+    for move in moves:
+        try:
+            total += await move()
+        except LettersLeftError as error:
+            total += error.done
+            left |= error.left
+    if left:
+        raise LettersLeftError(name, verb, total, left)
+    return total
 
 
 def _estimates(depths: Sequence[QueueDepth]) -> dict[str, Json]:

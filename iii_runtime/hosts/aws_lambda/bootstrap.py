@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from iii_runtime.core.errors import IiiError
+from iii_runtime.core.message import printable
 from iii_runtime.core.payload import Json
 from iii_runtime.hosts.aws_lambda.context import LambdaContext
 from iii_runtime.hosts.aws_lambda.environment import read_environment
@@ -43,6 +44,8 @@ def entry_point(handle: Handle, role: str) -> EntryPoint:
         except IiiError as error:
             # Lambda's own line has the text alone.
             _log.error("the event was not handled", extra={"iii": {"code": error.code, "error": error.message}})
+            # Lambda's client writes it as UTF-8; what it cannot write ends the process.
+            error.args = (printable(str(error)),)
             raise
 
     return handler

@@ -12,19 +12,15 @@ changes of its shard, whatever their group. Viewers of its own batch have been s
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import cast
 
 from iii_runtime.adapters.aws.blob_store import S3Blobs
-from iii_runtime.adapters.aws.connections import DynamoConnections
-from iii_runtime.adapters.aws.frame_poster import ApiGatewayPoster
 from iii_runtime.adapters.aws.kept_value import Follow
 from iii_runtime.adapters.aws.progress_publisher import SnsProgressPublisher
 from iii_runtime.adapters.aws.records import changes_of
-from iii_runtime.adapters.aws.table import Table
 from iii_runtime.core.change import Change
 from iii_runtime.core.errors import IiiError, StoreError
 from iii_runtime.core.frozen import frozen
@@ -36,7 +32,7 @@ from iii_runtime.hosts.aws_lambda.context import LambdaContext
 from iii_runtime.hosts.aws_lambda.parallel import ThreadParallel
 from iii_runtime.hosts.aws_lambda.sandbox import Sandbox
 from iii_runtime.hosts.aws_lambda.unreadable_records import FeedFailures, UnreadableRecords
-from iii_runtime.hosts.aws_lambda.websocket_endpoint import websocket_endpoint
+from iii_runtime.hosts.aws_lambda.viewers import open_viewers
 from iii_runtime.hosts.unknown_event import EventUnknownError
 from iii_runtime.ports.clock import Clock
 from iii_runtime.ports.meter import Meter
@@ -181,16 +177,11 @@ def open_feed(sandbox: Sandbox) -> Feed:
         HostError: `environment_invalid`.
     """
     stores, clients, names = sandbox.runtime.stores, sandbox.clients, sandbox.deployment
-    table = Table(clients, names.table_name, stores.clock)
     parallel = ThreadParallel(AT_ONCE)
     # A session must not make clients on several threads at once, so they are made before threads use them.
     attrgetter("dynamodb", "lambda_", "s3")(clients)
-    push = StreamPush(
-        DynamoConnections(clients, table, stores.clock, stores.ids),
-        ApiGatewayPoster(clients.websocket(websocket_endpoint(os.environ))),
-        parallel,
-        stores.clock,
-    )
+    _, connections, poster = open_viewers(sandbox)
+    push = StreamPush(connections, poster, parallel, stores.clock)
     progress = SnsProgressPublisher(clients.sns, names.progress_topic_arn, stores.clock)
     delivery = FeedDelivery(sandbox.runtime, push=push, progress=progress, parallel=parallel)
     blobs = S3Blobs(clients, names.bucket_name, stores.clock)

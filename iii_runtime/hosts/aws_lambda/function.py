@@ -9,7 +9,7 @@ from iii_runtime.core.errors import InvocationError
 from iii_runtime.core.payload import Json
 from iii_runtime.core.remote import RemoteCall, RemoteTick, RemoteTrigger, decode_request, is_request
 from iii_runtime.core.trace import is_traceparent
-from iii_runtime.engine.conditions import condition_holds
+from iii_runtime.engine.conditions import invoke_if
 from iii_runtime.hosts.aws_lambda.answers import answer_to, call_of
 from iii_runtime.hosts.aws_lambda.bootstrap import entry_point
 from iii_runtime.hosts.aws_lambda.context import LambdaContext
@@ -27,7 +27,8 @@ def handle(sandbox: Sandbox, event: object, context: LambdaContext) -> Json:
     - A request of the HTTP API (payload format 2.0) is answered; whatever goes wrong is an answer too.
     - Messages of its queue: a partial batch response. Nothing is reported as done that was not.
     - A call by another function, or a cron tick: `{"ok": result}` or `{"error": {...}}`. What fails is logged, and is
-      no error of the invocation: nobody waits for a void call, and none is tried again.
+      no error of the invocation: nobody waits for a void call, and none is tried again. Only a direct call has a
+      result; that of a message or of any other trigger is for nobody, and may be anything.
 
     Raises:
         EventUnknownError: None of these, or a member of it cannot be read.
@@ -64,14 +65,32 @@ async def _call(sandbox: Sandbox, request: RemoteCall) -> Json:
         raise InvocationError("function_not_found", message, called)
     invoker = sandbox.runtime.invoker
     try:
+        if request.call.condition is not None and invoker.is_remote(request.call.condition):
+            raise _foreign_condition(request.call)
         call = await call_of(sandbox, request)
-        return await invoker.invoke(call) if await condition_holds(invoker, call.condition, call) else None
+        if call.source == "direct":
+            return await invoker.invoke(call)
+        await invoke_if(invoker, call.condition, call)  # its result is neither checked nor kept, as on every host
     except InvocationError as error:
         # A void call has nobody else to tell.
         _log.error(
             "call failed", extra={"iii": {**_fields(request.call), "error": str(error), "stack": error.stacktrace}}
         )
         raise
+    else:
+        return None
+
+
+def _foreign_condition(call: Call) -> InvocationError:
+    """Return the refusal of a call whose condition would have to be called in its turn, with the rights of this role.
+
+    The conditions of the function's own triggers run here.
+    """
+    message = (
+        f"function '{call.function_id}' was asked to run under the condition '{call.condition}', which none of its "
+        "triggers has. If one had it until the last deployment, the next attempt comes with the condition of today."
+    )
+    return InvocationError("function_not_found", message, call.function_id)
 
 
 def _fields(call: Call) -> dict[str, object]:

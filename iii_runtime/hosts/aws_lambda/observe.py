@@ -14,6 +14,7 @@ from aws_lambda_powertools.logging.formatter import RESERVED_LOG_ATTRS, LambdaPo
 from aws_lambda_powertools.logging.utils import copy_config_to_registered_loggers
 
 from iii_runtime.core.logger import LOGGER_NAME
+from iii_runtime.core.message import printable
 from iii_runtime.plan.names import Deployment
 from iii_runtime.ports.meter import MetricName
 
@@ -34,7 +35,8 @@ class LogLine(LambdaPowertoolsFormatter):
         fields: dict[str, object] = shown.__dict__.pop("iii", {})
         shown.__dict__.pop("taskName", None)
         shown.__dict__.update({name: value for name, value in fields.items() if name not in _UNSHOWN})
-        return super().format(shown)
+        # In JSON the escape of what UTF-8 cannot write is read as what it stands for.
+        return printable(super().format(shown))
 
 
 def start_logging(service: str, level: str, *, stream: TextIO | None = None) -> Logger:

@@ -35,6 +35,8 @@ class QueueBatch:
 
     - A message is started only if it can have the whole time of its function. The first one always is.
     - On an ordered queue, what follows a message that is not done is not touched, as far as its group goes.
+    - Once a function does not let itself be ended, no answer can leave: no further message is started, what is done is
+      deleted here, and the process ends. To Lambda that is a failed invocation, which deletes nothing.
 
     Args:
         sandbox: The sandbox.
@@ -42,6 +44,7 @@ class QueueBatch:
     """
 
     def __init__(self, sandbox: Sandbox, context: LambdaContext) -> None:
+        self._sandbox = sandbox
         self._runtime = sandbox.runtime
         self._deployment = sandbox.deployment
         self._queue = sandbox.queue
@@ -54,17 +57,38 @@ class QueueBatch:
         closed: set[str | None] = set()
         needed = longest_run(self._runtime.app, spec)
         for index, record in enumerate(records):
-            is_short = index > 0 and time_for_functions(self._context) < needed
-            if is_short or (spec.is_ordered and record.group in closed):
-                await self._return(spec, record, reason="no time left" if is_short else "behind one that is not done")
+            if reason := self._untouched(spec, record, closed, needed if index else timedelta(0)):
+                await self._return(spec, record, reason=reason)
             else:
                 await self._handle(spec, record)
             if record.handle not in self._queue.settled:
                 closed.add(record.group)
+        if not self._sandbox.can_answer:
+            await self._delete(spec, [record for record in records if record.handle in self._queue.settled])
         left: list[Json] = [
             {"itemIdentifier": record.message_id} for record in records if record.handle not in self._queue.settled
         ]
         return {"batchItemFailures": left}
+
+    def _untouched(
+        self, spec: QueueSpec, record: ReceivedRecord, closed: set[str | None], needed: timedelta
+    ) -> str | None:
+        """Return why a message is not started now, None if it is."""
+        if not self._sandbox.can_answer:
+            return "the process ends"
+        if time_for_functions(self._context) < needed:
+            return "no time left"
+        return "behind one that is not done" if spec.is_ordered and record.group in closed else None
+
+    async def _delete(self, spec: QueueSpec, done: Sequence[ReceivedRecord]) -> None:
+        url = self._deployment.queue_url(self._deployment.queue_name(spec))
+        receipts = Receipts(self._sandbox.clients, self._sandbox.clock, deletes=True)
+        for record in done:
+            try:
+                await receipts.settle(url, record.handle)
+            except StoreError as error:
+                fields = {"queue": spec.name, "message_id": record.message_id, "code": error.code}
+                _log.error("done, and could not be deleted; it will run again", extra={"iii": fields})
 
     async def _handle(self, spec: QueueSpec, record: ReceivedRecord) -> None:
         fields = {"queue": spec.name, "message_id": record.message_id}

@@ -119,6 +119,11 @@ class Sandbox:
         assert isinstance(queue, SqsMessageQueue)  # noqa: S101 - what `aws_stores` makes
         return queue
 
+    @property
+    def can_answer(self) -> bool:
+        """Whether an answer can leave. It cannot once a function does not end after its time: then the process does."""
+        return not (isinstance(self._executor, MainThreadExecutor) and self._executor.is_held)
+
     @cached_property
     def http(self) -> HttpEntry:
         """Answers http requests."""
@@ -140,11 +145,12 @@ class Sandbox:
     def reconciler(self) -> Reconciler:
         """Looks after dead letters; it remembers from minute to minute what it has seen."""
         # Loaded here: the minute tick alone needs it.
+        from iii_runtime.adapters.aws.queue_parts import QueueParts  # noqa: PLC0415
         from iii_runtime.adapters.aws.reconciler import Reconciler  # noqa: PLC0415
 
         stores = self.runtime.stores
         table = Table(self.clients, self.deployment.table_name, self.clock)
-        return Reconciler(self.clients, self.deployment, table, stores.blobs, self.clock, stores.ids)
+        return Reconciler(QueueParts(self.clients, self.deployment, table, stores.blobs, self.clock, stores.ids))
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]], context: LambdaContext) -> T:
         """Do `work` on the engine's loop, then what it started and nobody waits for, and return its result.

@@ -9,7 +9,7 @@ from typing import TypeGuard, cast
 from iii_runtime.adapters.aws.message_queue import ReceivedRecord
 from iii_runtime.core.errors import HostError
 from iii_runtime.core.frozen import frozen
-from iii_runtime.core.members import optional, text
+from iii_runtime.core.members import digits, fault, optional, text
 from iii_runtime.core.queue import QueueSpec
 from iii_runtime.hosts.unknown_event import EventUnknownError
 from iii_runtime.plan.names import Deployment
@@ -49,7 +49,7 @@ def read_sqs_event(event: Mapping[str, object], now_ms: int) -> SqsEvent:
         read = tuple(_record(record, now_ms) for record in records)
         names = {text(record, "eventSourceARN").rpartition(":")[2] for record in records}
     except (LookupError, TypeError, ValueError) as error:
-        raise EventUnknownError(f"a record of the SQS event cannot be read: {error!r:.200}.") from error
+        raise EventUnknownError(f"a record of the SQS event cannot be read: {fault(error)}.") from error
     if len(names) != 1:
         raise EventUnknownError(f"the records come from {len(names)} queues; an event has those of one queue.")
     return SqsEvent(queue_name=names.pop(), records=read)
@@ -79,16 +79,17 @@ def _record(record: Mapping[str, object], now_ms: int) -> ReceivedRecord:
     attributes = record["attributes"]
     if not isinstance(attributes, Mapping):
         raise TypeError("member 'attributes' is not an object")
-    receives = int(text(attributes, "ApproximateReceiveCount"))
-    first = optional(attributes, "ApproximateFirstReceiveTimestamp", str) if receives <= 1 else None
-    received_ms = now_ms if first is None else min(int(first), now_ms)
+    receives = digits(attributes, "ApproximateReceiveCount")
+    name = "ApproximateFirstReceiveTimestamp"
+    first = digits(attributes, name) if receives <= 1 and name in attributes else None
+    received_ms = now_ms if first is None else min(first, now_ms)
     return ReceivedRecord(
         message_id=text(record, "messageId"),
         handle=text(record, "receiptHandle"),
         body=text(record, "body"),
         receives=receives,
         group=optional(attributes, "MessageGroupId", str),
-        sent_ms=int(text(attributes, "SentTimestamp")),
+        sent_ms=digits(attributes, "SentTimestamp"),
         received_ms=received_ms,
         waited=None if first is None else timedelta(milliseconds=now_ms - received_ms),
     )

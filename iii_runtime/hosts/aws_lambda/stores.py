@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from iii_runtime.adapters.aws.blob_store import S3Blobs, S3BlobStore
 from iii_runtime.adapters.aws.clients import Clients
 from iii_runtime.adapters.aws.message_queue import SqsMessageQueue
+from iii_runtime.adapters.aws.queue_parts import QueueParts
 from iii_runtime.adapters.aws.remote_functions import LambdaFunctions
 from iii_runtime.adapters.aws.state_store import DynamoStateStore
 from iii_runtime.adapters.aws.table import Table
@@ -66,15 +67,13 @@ def aws_stores(  # noqa: PLR0913 - one for each thing a host decides
     table = Table(clients, deployment.table_name, clock)
     blobs = S3Blobs(clients, deployment.bucket_name, clock)
     payloads = S3BlobStore(clients, deployment.bucket_name, clock)
+    parts = QueueParts(clients, deployment, table, payloads, clock, ids)
 
     def letters() -> DeadLetterStore:
         from iii_runtime.adapters.aws.dead_letter_store import DynamoDeadLetterStore
         from iii_runtime.adapters.aws.reconciler import Reconciler
 
-        reconciler = Reconciler(clients, deployment, table, payloads, clock, ids) if reconciles else None
-        return DynamoDeadLetterStore(
-            clients, deployment, table, payloads, clock, ids, queues=app_queues, reconciler=reconciler
-        )
+        return DynamoDeadLetterStore(parts, queues=app_queues, reconciler=Reconciler(parts) if reconciles else None)
 
     def stream() -> StreamStore:
         from iii_runtime.adapters.aws.stream_store import DynamoStreamStore
@@ -104,7 +103,7 @@ def aws_stores(  # noqa: PLR0913 - one for each thing a host decides
     return Stores(
         clock=clock,
         ids=ids,
-        queue=SqsMessageQueue(clients, deployment, table, payloads, clock, ids, queues=app_queues, deletes=deletes),
+        queue=SqsMessageQueue(parts, queues=app_queues, deletes=deletes),
         letters=_late(letters),
         state=DynamoStateStore(table, blobs, clock, ids, max_value_bytes=max_value_bytes),
         stream=_late(stream),

@@ -5,16 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
-import os
 import secrets
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
-from iii_runtime.adapters.aws.connections import DynamoConnections
-from iii_runtime.adapters.aws.frame_poster import ApiGatewayPoster
-from iii_runtime.adapters.aws.table import Table
 from iii_runtime.adapters.aws.tickets import DynamoTickets
 from iii_runtime.core.config import StreamAuth
 from iii_runtime.core.errors import StoreError
@@ -25,7 +21,7 @@ from iii_runtime.hosts.aws_lambda.bootstrap import entry_point
 from iii_runtime.hosts.aws_lambda.context import LambdaContext
 from iii_runtime.hosts.aws_lambda.http_event import http_response
 from iii_runtime.hosts.aws_lambda.sandbox import Sandbox
-from iii_runtime.hosts.aws_lambda.websocket_endpoint import websocket_endpoint
+from iii_runtime.hosts.aws_lambda.viewers import open_viewers
 from iii_runtime.hosts.unknown_event import EventUnknownError
 from iii_runtime.ports.clock import IdSource
 from iii_runtime.ports.stream_connections import StreamConnections, TicketStore
@@ -98,8 +94,8 @@ class WebSocketEntry:
                 await self._session.end(connection_id)
             case "MESSAGE":
                 await self._receive(connection_id, event)
-            case other:
-                raise EventUnknownError(f"the event's requestContext has the eventType {str(other)[:60]!r}.")
+            case _:
+                raise EventUnknownError("the event's requestContext has an eventType that no WebSocket API has.")
         return {"statusCode": 200}
 
     async def _connect(self, connection_id: str, event: Mapping[str, Any]) -> HttpReply:
@@ -113,7 +109,8 @@ class WebSocketEntry:
         return HttpReply(status=200)
 
     async def _refusal(self, event: Mapping[str, Any]) -> HttpReply | None:
-        ticket = (event.get("queryStringParameters") or {}).get("ticket")
+        parameters = event.get("queryStringParameters")
+        ticket = parameters.get("ticket") if isinstance(parameters, Mapping) else None
         if not isinstance(ticket, str) or not ticket:
             message = "connect with a ticket, as the query parameter `ticket`"
             return error_reply(401, "TICKET_MISSING", message, self._ids.new_id())
@@ -170,10 +167,8 @@ def open_websocket(sandbox: Sandbox) -> WebSocketEntry:
     Raises:
         HostError: `environment_invalid`.
     """
-    stores, clients, names = sandbox.runtime.stores, sandbox.clients, sandbox.deployment
-    table = Table(clients, names.table_name, stores.clock)
-    connections = DynamoConnections(clients, table, stores.clock, stores.ids)
-    poster = ApiGatewayPoster(clients.websocket(websocket_endpoint(os.environ)))
+    stores = sandbox.runtime.stores
+    table, connections, poster = open_viewers(sandbox)
     return WebSocketEntry(
         StreamSession(connections, poster, stores.stream, stores.clock),
         connections,
