@@ -19,7 +19,8 @@ from botocore.config import Config as BotoConfig
 
 from iii_runtime.core.errors import IiiError
 from iii_runtime.core.payload import Json
-from iii_runtime.core.remote import RemoteTrigger, decode_answer, encode_request, error_of
+from iii_runtime.core.remote import RemoteTrigger, decode_answer, encode_request
+from iii_runtime.core.remote_error import error_of
 from tests.aws.calls import Answered, Call, refuse, shared_session
 from tests.aws.cloud import REGION
 from tests.aws.everything import CONFIG, LARGE, SECRETS, everything

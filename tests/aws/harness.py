@@ -27,7 +27,7 @@ from iii_runtime.testing.harness import Harness, Reply
 from tests.aws.event_sources import Work
 from tests.aws.invocations import Invocation
 from tests.aws.lambda_service import FunctionFailedError
-from tests.aws.sandboxes import in_thread
+from tests.aws.sandboxes import cancelled, in_thread
 from tests.aws.simulator import Simulator, Wrap
 
 _SETTLE_LIMIT = timedelta(days=2)
@@ -86,7 +86,7 @@ class AwsHarness:
             self._loop = asyncio.get_running_loop()
             self.simulator.lambdas.on_event = self._wake
             pump = asyncio.create_task(self._pump())
-            stack.push_async_callback(_cancelled, pump)
+            stack.push_async_callback(cancelled, pump)
             self._exit = stack.pop_all()
         return self
 
@@ -95,7 +95,7 @@ class AwsHarness:
         self._loop = None
         self.simulator.restart()
         for task in list(self._tasks):
-            await _cancelled(task)
+            await cancelled(task)
         await self._exit.aclose()
 
     async def trigger(self, request: TriggerRequest | Mapping[str, Any]) -> Any:
@@ -211,7 +211,7 @@ class AwsHarness:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 for wait in waits:
-                    await _cancelled(wait)
+                    await cancelled(wait)
 
     def _begin_due(self) -> None:
         while (work := self.simulator.poll()) is not None:
@@ -298,8 +298,3 @@ def _config(config: Config | Path | str | None, env: Mapping[str, str] | None) -
     from iii_runtime.adapters.config_file import load_config
 
     return load_config(Path(config), env or {})
-
-
-async def _cancelled(task: asyncio.Task[Any]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

@@ -104,3 +104,9 @@ async def in_thread(body: Callable[[], T]) -> T:
 
     threading.Thread(target=run, name="aws-invocation", daemon=True).start()
     return await future
+
+
+async def cancelled(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, and return when it has ended."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

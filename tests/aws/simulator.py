@@ -15,7 +15,8 @@ from typing import Any, Self, TypeAlias
 from iii_runtime.adapters.threads import ThreadExecutor
 from iii_runtime.core.config import Config
 from iii_runtime.core.payload import Json, PayloadError
-from iii_runtime.core.remote import RemoteTrigger, decode_answer, encode_request, error_of
+from iii_runtime.core.remote import RemoteTrigger, decode_answer, encode_request
+from iii_runtime.core.remote_error import error_of
 from iii_runtime.core.trigger_request import TriggerRequest
 from iii_runtime.core.worker import Worker
 from iii_runtime.engine.runtime import Runtime

@@ -18,7 +18,8 @@ from iii_runtime.adapters.aws.stage_access import StageAccess
 from iii_runtime.core.config import Config
 from iii_runtime.core.errors import IiiError
 from iii_runtime.core.queue import QueueSpec
-from iii_runtime.core.remote import Answer, RemoteTrigger, decode_request, describe_error, encode_answer
+from iii_runtime.core.remote import Answer, RemoteTrigger, decode_request, encode_answer
+from iii_runtime.core.remote_error import describe_error
 from iii_runtime.core.trigger_request import TriggerActionEnqueue, TriggerRequest, parse_trigger_request
 from iii_runtime.hosts.embedded.discovery import discover_workers
 from iii_runtime.hosts.embedded.host import EmbeddedHost, HostOptions

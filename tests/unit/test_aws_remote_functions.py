@@ -33,7 +33,8 @@ from iii_runtime.core.errors import (
     StoreError,
 )
 from iii_runtime.core.payload import Json, PayloadError
-from iii_runtime.core.remote import RemoteCall, decode_request, describe_error
+from iii_runtime.core.remote import RemoteCall, decode_request
+from iii_runtime.core.remote_error import describe_error
 from iii_runtime.testing.clock import SequenceIds
 from tests.contract.aws_services import DEPLOYMENT, fake_clients
 

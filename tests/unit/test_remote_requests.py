@@ -22,12 +22,11 @@ from iii_runtime.core.remote import (
     RemoteTrigger,
     decode_answer,
     decode_request,
-    describe_error,
     encode_answer,
     encode_request,
-    error_of,
     is_request,
 )
+from iii_runtime.core.remote_error import describe_error, error_of
 from iii_runtime.engine.cron import CronBusyError
 
 LINK = BlobLink(key="k", size=3, sha256="h")

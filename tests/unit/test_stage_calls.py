@@ -14,7 +14,8 @@ from iii_runtime.adapters.aws.stage_access import StageAccess
 from iii_runtime.adapters.aws.stage_calls import LARGEST_REQUEST, StageCalls
 from iii_runtime.core.errors import EnqueueError, FunctionBusyError, HostError, InvocationError, RemoteHandlerError
 from iii_runtime.core.message import BlobLink
-from iii_runtime.core.remote import Answer, describe_error, encode_answer
+from iii_runtime.core.remote import Answer, encode_answer
+from iii_runtime.core.remote_error import describe_error
 from iii_runtime.core.trigger_request import TriggerActionEnqueue, TriggerActionVoid, TriggerRequest
 from iii_runtime.testing.clock import SkipClock
 from tests.host.stage import REGION, Asked, Reply, lambda_service, own_credentials, refusal

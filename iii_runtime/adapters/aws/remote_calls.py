@@ -11,7 +11,8 @@ from dataclasses import replace
 from iii_runtime.adapters.aws.linked_text import linked_text, store_text
 from iii_runtime.core.call import Call
 from iii_runtime.core.payload import Json, decode_stored, render_json
-from iii_runtime.core.remote import Answer, RemoteCall, decode_answer, encode_answer, encode_request, error_of
+from iii_runtime.core.remote import Answer, RemoteCall, decode_answer, encode_answer, encode_request
+from iii_runtime.core.remote_error import error_of
 from iii_runtime.ports.blob_store import BlobStore
 from iii_runtime.ports.clock import IdSource
 

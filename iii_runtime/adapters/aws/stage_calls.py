@@ -11,7 +11,8 @@ from iii_runtime.adapters.aws.stage_access import StageAccess, answer_unreadable
 from iii_runtime.core.errors import FunctionBusyError, InvocationError
 from iii_runtime.core.message import BlobLink
 from iii_runtime.core.payload import Json, PayloadError, decode_stored, encode_json
-from iii_runtime.core.remote import Answer, RemoteTrigger, decode_answer, encode_request, error_of
+from iii_runtime.core.remote import Answer, RemoteTrigger, decode_answer, encode_request
+from iii_runtime.core.remote_error import error_of
 from iii_runtime.core.trigger_request import TriggerRequest, parse_trigger_request, render_trigger_request
 from iii_runtime.ports.clock import Clock
 

@@ -10,7 +10,8 @@ from iii_runtime.adapters.aws.remote_calls import pack_result, unpack_call
 from iii_runtime.core.call import Call
 from iii_runtime.core.errors import IiiError, InvocationError
 from iii_runtime.core.payload import Json
-from iii_runtime.core.remote import Answer, RemoteCall, describe_error, encode_answer
+from iii_runtime.core.remote import Answer, RemoteCall, encode_answer
+from iii_runtime.core.remote_error import describe_error
 from iii_runtime.hosts.aws_lambda.sandbox import Sandbox
 
 _log = logging.getLogger("iii_runtime.host")
