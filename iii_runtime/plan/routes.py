@@ -206,7 +206,7 @@ def _check_cors(basis: Basis, routes: Iterable[PlannedRoute]) -> Iterator[Findin
     if cors is None:
         return
     where = place_in_config(basis.config, basis.config.http.line)
-    unknown = [method for method in cors.allowed_methods if not method]
+    unknown = [method for method in cors.allowed_methods if method not in METHODS]
     if unknown:
         yield error(
             where,

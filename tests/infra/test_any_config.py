@@ -22,7 +22,7 @@ from tests.infra.synthesis import Template, manifest_of, prepared, synthesise
 
 def mostly(plain: st.SearchStrategy[Any], odd: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """Return what is seldom odd: one odd value is enough to be refused, and then the others are not looked at."""
-    return st.integers(0, 9).flatmap(lambda number: odd if number == 9 else plain)
+    return st.integers(0, 4).flatmap(lambda number: odd if number == 4 else plain)
 
 
 METHODS = mostly(
@@ -42,7 +42,7 @@ APPS = mostly(
 )
 WORDS = mostly(
     st.sampled_from(["a/b", "größe", "${x}", "<aws>", "x" * 200, "a::b", '"', "a|b"]),
-    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12),
+    st.just("a\nb") | st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=12),
 )
 NUMBERS = mostly(st.sampled_from([60, 100, 900]), st.sampled_from([1, 2, 1001, 3600, 2**31, 2**32 - 1]))
 AUTHS = st.sampled_from(["iam", "jwt", "none"])
@@ -55,7 +55,7 @@ SECTIONS = st.fixed_dictionaries(
                 "cors": st.fixed_dictionaries(
                     {},
                     optional={
-                        "allowed_methods": st.lists(METHODS, max_size=3),
+                        "allowed_methods": st.lists(METHODS, min_size=1, max_size=3),
                         "allowed_origins": st.lists(ORIGINS, max_size=2),
                     },
                 ),
