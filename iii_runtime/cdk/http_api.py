@@ -79,7 +79,7 @@ def add_http_api(scope: Construct, plan: AppPlan) -> HttpEntry:
         auto_deploy=True,
         throttle=throttle(plan.stage),
     )
-    log_accesses(scope, "HttpStage-Logs", stage, plan.stage, f"/aws/vendedlogs/{prefix}-http")
+    log_accesses(scope, "HttpStage-Logs", stage, plan.stage, f"/aws/vendedlogs/{prefix}-http", ACCESS_LOG)
     authorizer = None if plan.jwt is None else _add_authorizer(scope, api, plan.jwt)
     return HttpEntry(api=api, stage=stage, authorizer_id=authorizer)
 
@@ -139,13 +139,14 @@ def log_accesses(
     stage: apigw.HttpStage | apigw.WebSocketStage,
     settings: StageConfig,
     name: str,
+    fields: Mapping[str, str],
 ) -> None:
-    """Log each request of an API in a group of its own."""
+    """Log each request of an API in a group of its own, as JSON with these fields."""
     group = add_log_group(scope, identity, settings, name=name)
     resource = stage.node.default_child
     assert isinstance(resource, apigw.CfnStage)  # noqa: S101 - what the CDK makes
     resource.access_log_settings = apigw.CfnStage.AccessLogSettingsProperty(
-        destination_arn=group.log_group_arn, format=json.dumps(ACCESS_LOG)
+        destination_arn=group.log_group_arn, format=json.dumps(dict(fields))
     )
 
 

@@ -16,6 +16,20 @@ from iii_runtime.plan.app_plan import AppPlan, Permission
 
 STAGE_NAME = "live"
 
+ACCESS_LOG = {
+    "requestId": "$context.requestId",
+    "time": "$context.requestTime",
+    "ip": "$context.identity.sourceIp",
+    "connection": "$context.connectionId",
+    "event": "$context.eventType",
+    "route": "$context.routeKey",
+    "status": "$context.status",
+    "ms": "$context.integrationLatency",
+    "caller": "$context.identity.userArn",
+    "error": "$context.error.message",
+}
+"""A line of the access log. The lines of one connection have its id in common."""
+
 _ROUTES = ("$connect", "$disconnect", "$default")
 
 
@@ -73,7 +87,7 @@ def add_websocket_api(scope: Construct, plan: AppPlan, *, access_logs: bool) -> 
         throttle=throttle(plan.stage),
     )
     if access_logs:
-        log_accesses(scope, "WebSocketStage-Logs", stage, plan.stage, f"/aws/vendedlogs/{prefix}-streams")
+        log_accesses(scope, "WebSocketStage-Logs", stage, plan.stage, f"/aws/vendedlogs/{prefix}-streams", ACCESS_LOG)
     else:
         acknowledge(
             stage,

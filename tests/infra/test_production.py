@@ -59,6 +59,8 @@ def test_connections_are_logged_where_the_account_allows_it(production: Synthesi
     stage = production.core.one("AWS::ApiGatewayV2::Stage", StageName="live")["Properties"]
     destination = production.core.text(stage["AccessLogSettings"]["DestinationArn"])
     assert destination.endswith("/aws/vendedlogs/shop-prod-streams")
+    shown = json.loads(stage["AccessLogSettings"]["Format"])
+    assert (shown["connection"], shown["event"]) == ("$context.connectionId", "$context.eventType")
     assert "AccessLogSettings" not in shop.core.one("AWS::ApiGatewayV2::Stage", StageName="live")["Properties"]
 
 
