@@ -117,8 +117,8 @@ class IiiApp(BuiltApp, Construct):
         plan = synthesis.plan
         if plan.stack_count > 1:
             raise HostError(
-                f"stage {plan.deployment.stage} is spread over {plan.stack_count} stacks, and IiiApp is in one. "
-                "Use IiiStacks, or leave `stacks` of iii-aws out.",
+                f"`stacks` of stage {plan.deployment.stage} is {plan.stack_count - 1}, and IiiApp is in one stack of "
+                "yours. Use IiiStacks, or leave `stacks` of iii-aws out.",
                 code="stacks_needed",
             )
         core = add_core(self, synthesis)
@@ -126,6 +126,7 @@ class IiiApp(BuiltApp, Construct):
         wire_runtime(self, plan, core, shard.functions)
         _tag(self, plan.deployment)
         _warn(self, plan)
+        _warn_of_shared_name(self, plan.deployment.stage)
         add_outputs(self, plan, core, "".join(filter(str.isalnum, construct_id)))
         self._hold(plan, core, [shard])
 
@@ -235,6 +236,16 @@ def _about(plan: AppPlan, part: str) -> str:
 def _tag(scope: Construct, names: Deployment) -> None:
     cdk.Tags.of(scope).add("iii:app", names.app)
     cdk.Tags.of(scope).add("iii:stage", names.stage)
+
+
+def _warn_of_shared_name(scope: Construct, stage: str) -> None:
+    name = cdk.Stack.of(scope).stack_name
+    if not cdk.Token.is_unresolved(name) and stage not in name.lower():
+        cdk.Annotations.of(scope).add_warning_v2(
+            "iii:stack-name",
+            f"stack '{name}' has the same name in every stage, so deploying one would replace another. Put the stage "
+            f"into it, as in '{name}-{stage}'.",
+        )
 
 
 def _warn(scope: Construct, plan: AppPlan) -> None:

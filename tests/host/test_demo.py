@@ -18,6 +18,8 @@ pytestmark = pytest.mark.process
 @pytest.fixture
 def demo(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A running demo. Its stderr ends when it, its tether and its commands have all ended."""
+    # Tests started in the background of a shell ignore SIGINT, and so would whatever they start.
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         [sys.executable, "scripts/demo.py"],
         cwd=ROOT,
@@ -26,6 +28,7 @@ def demo(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.PIPE,
         text=True,
     )
+    signal.signal(signal.SIGINT, earlier)
     yield process
     process.kill()
     process.communicate()

@@ -10,6 +10,7 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
+from aws_cdk.assertions import Annotations, Match
 
 from iii_runtime.cdk import IiiApp
 from iii_runtime.core.config import Config
@@ -184,12 +185,19 @@ def test_what_others_may_do_is_bound_to_where_it_comes_from(shop: Synthesised) -
                 assert re.search(r"aws:Source(Arn|Account)", str(statement["Condition"]))
 
 
-def own_app(out: Path) -> tuple[cdk.App, cdk.Stack, IiiApp]:
+def own_app(out: Path, stack_name: str = "Mine") -> tuple[cdk.App, cdk.Stack, IiiApp]:
     app = new_app(out)
-    stack = cdk.Stack(app, "Mine")
+    stack = cdk.Stack(app, stack_name)
     config = Config(aws=AwsConfig(app="shop"))
     manifest = manifest_of(config, lambda worker: worker.function("shop::pay")(print))
     return app, stack, IiiApp(stack, "App", manifest=manifest, code=a_code(), config=None)
+
+
+@pytest.mark.parametrize(("stack_name", "expected"), [("Mine", 1), ("Mine-dev", 0)])
+def test_a_stack_that_another_stage_would_replace_is_warned_of(tmp_path: Path, stack_name: str, expected: int) -> None:
+    _, stack, _ = own_app(tmp_path, stack_name)
+    told = Annotations.from_stack(stack).find_warning("*", Match.string_like_regexp("would replace another"))
+    assert len(told) == expected
 
 
 def statements_of_additions(out: Path) -> list[dict[str, object]]:

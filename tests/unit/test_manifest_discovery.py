@@ -151,6 +151,20 @@ def test_the_code_sees_no_credentials_and_knows_that_it_is_looked_at(tmp_path: P
     }
 
 
+def test_code_that_synthesises_when_it_is_imported_is_refused_and_not_started_over_and_over(tmp_path: Path) -> None:
+    app = """
+        import os
+        from pathlib import Path
+        from iii_runtime.hosts.embedded.manifest_discovery import discover_app
+
+        discover_app(["."], None, project_root=Path.cwd(), env=os.environ)
+    """
+    write(tmp_path, app=app)
+    error = refusal(tmp_path, ".")
+    assert error.code == "discovery_nested"
+    assert "Put the functions into a folder of their own" in error.message
+
+
 def test_variables_of_the_configuration_are_those_that_are_given(tmp_path: Path) -> None:
     write(tmp_path, found_pay=WORKER.format(id="shop::pay", path="pay"))
     (tmp_path / "iii.yaml").write_text("workers:\n  - name: iii-aws\n    config: {app: '${AWS_APP}'}\n")

@@ -27,8 +27,11 @@ TIMEOUT = timedelta(seconds=120)
 
 _CHILD = "iii_runtime.hosts.embedded.manifest_child"
 _HIDDEN = ("AWS_", "JSII_", "CDK_")
+_MARK = "III_DISCOVERY"
+"""A variable of the child, by which code can tell that it is looked at."""
+
 _HARMLESS = {
-    "III_DISCOVERY": "1",
+    _MARK: "1",
     # A client that a module makes while it is imported finds credentials, and none that open a door.
     "AWS_ACCESS_KEY_ID": "discovery",
     "AWS_SECRET_ACCESS_KEY": "discovery",
@@ -95,9 +98,15 @@ def discover_app(
         ConfigError: The configuration cannot be used.
         HostError: `worker_import_failed`, with file, line and traceback; if the code has killed the process, with the
             line where that is known. `discovery_timeout`, with the line that waits. `worker_outside_project`: a bundle
-            could not have it. `worker_not_found` and `module_name_taken`, as from `discover`. Any other code is that
-            of a registration.
+            could not have it. `worker_not_found` and `module_name_taken`, as from `discover`. `discovery_nested`, in
+            code that is itself being discovered. Any other code is that of a registration.
     """
+    if _MARK in env:
+        raise HostError(
+            "something among the functions, such as an app.py, synthesises when it is imported. Synthesis imports the "
+            "functions, so that would go on without end. Put the functions into a folder of their own.",
+            code="discovery_nested",
+        )
     root = project_root.resolve()
     _check_inside(targets, root)
     request = {"targets": list(targets), "config": config_to_json(_read_config(config_path, root, env))}
