@@ -1,9 +1,12 @@
-"""The files below `deployed/`, which are committed: what the last deployment of each stage has made.
+"""The files below `deployed/`, which are committed: what the last deployment of each app and stage has made.
 
-Each stage has a file of its own. `cdk deploy` cannot write that one: it leaves the outputs of whatever it has deployed
-in `deployed/last-deploy.json` (`outputsFile` in cdk.json), over those of the deployment before. The next synthesis, of
-whatever stage, takes the plans out of it into the files of their stages. Until then a plan in the outputs is newer than
-the file of its stage, and counts.
+Each app has a file of its own for each stage. `cdk deploy` cannot write that one: it leaves the outputs of whatever it
+has deployed in `deployed/last-deploy.json` (`outputsFile` in cdk.json), over those of the deployment before. The next
+synthesis, of whatever stage, takes the plans out of it into their files. Until then a plan in the outputs is newer than
+its file, and counts.
+
+An earlier version wrote `deployed/<stage>.json`, without the app. Such a file is read where there is no other, and the
+next synthesis of its app and stage gives it its present name.
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
 from iii_runtime.core.errors import HostError
 from iii_runtime.plan.deployed import (
@@ -20,34 +24,55 @@ from iii_runtime.plan.deployed import (
     deployed_file,
     deployed_from_json,
     deployed_to_json,
+    home_of,
 )
 
-LAST_DEPLOY = Path("deployed") / "last-deploy.json"
+LAST_DEPLOY = PurePosixPath("deployed", "last-deploy.json")
 
 _PART = re.compile(rf"(\w*?){DEPLOYED_OUTPUT}(\d*)")
 
 
-def read_deployed(root: Path, stage: str) -> DeployedPlan | None:
-    """Return what the last deployment of a stage has made; None if there was none. Nothing is written.
+def read_deployed(root: Path, app: str, stage: str) -> DeployedPlan | None:
+    """Return what the last deployment of an app in a stage has made; None if there was none. Nothing is written.
+
+    It is what the file with that name says, which may be about something else if somebody has moved files.
 
     Args:
         root: Root of the project.
+        app: Name of the app.
         stage: Name of the stage.
 
     Raises:
         HostError: `deployed_unreadable`; the message begins with the file.
     """
-    newest = [plan for plan in _plans_in(root / LAST_DEPLOY) if plan.stage == stage]
+    newest = [plan for plan in _plans_in(root) if (plan.app, plan.stage) == (app, stage)]
     if newest:
         return newest[-1]
-    path = root / deployed_file(stage)
-    return _plan_of(_read(path), path) if path.is_file() else None
+    return _plan_in(root, deployed_file(app, stage)) or _earlier(root, app, stage)
+
+
+def other_apps(root: Path, app: str, stage: str) -> list[str]:
+    """Return which other apps of the project are deployed in a stage, in alphabetical order.
+
+    Args:
+        root: Root of the project.
+        app: The app that is not meant.
+        stage: Name of the stage.
+
+    Raises:
+        HostError: `deployed_unreadable`; the message begins with the file.
+    """
+    suffix = deployed_file("", stage).name
+    named = {path.name.removesuffix(suffix) for path in (root / "deployed").glob(f"?*{suffix}")}
+    earlier = _plan_in(root, _earlier_file(stage))
+    told = [*_plans_in(root), *([] if earlier is None else [earlier])]
+    return sorted((named | {plan.app for plan in told if plan.stage == stage}) - {app})
 
 
 def remember_last_deploy(root: Path) -> None:
-    """Take what the last deployment says about itself into the files of its stages; other outputs stay as they are.
+    """Take what the last deployment says about itself into files of their own; other outputs stay as they are.
 
-    Once taken it is never taken again, so a file of a stage that came from version control since then is left alone.
+    Once taken it is never taken again, so such a file that came from version control since then is left alone.
 
     Args:
         root: Root of the project.
@@ -55,26 +80,78 @@ def remember_last_deploy(root: Path) -> None:
     Raises:
         HostError: `deployed_unreadable`: the outputs are damaged; no file was changed.
     """
-    path = root / LAST_DEPLOY
-    plans = list(_plans_in(path))
+    plans = list(_plans_in(root))
     for plan in plans:
-        _write(root / deployed_file(plan.stage), deployed_to_json(plan))
+        _write(root / deployed_file(plan.app, plan.stage), deployed_to_json(plan))
     if plans:
-        # After the stages: whoever is stopped in between takes them once more.
-        _write(path, _without_plans(_read(path)))
+        # After the files: whoever is stopped in between takes them once more.
+        _write(root / LAST_DEPLOY, _without_plans(_read(root, LAST_DEPLOY)))
 
 
-def _plans_in(path: Path) -> Iterator[DeployedPlan]:
-    for stack in (_read(path) if path.is_file() else {}).values():
-        if not isinstance(stack, Mapping):
+def deployed_at(root: Path, home: str) -> list[DeployedPlan]:
+    """Return what is deployed at a place by the files; what the outputs say has to be taken before.
+
+    Args:
+        root: Root of the project.
+        home: See `DeployedPlan`.
+
+    Raises:
+        HostError: `deployed_unreadable`; the message begins with the file.
+    """
+    files = sorted((root / "deployed").glob("?*.?*.json"))
+    plans = [_plan_in(root, PurePosixPath("deployed", file.name)) for file in files]
+    return [plan for plan in plans if plan is not None and plan.home == home]
+
+
+def rename_earlier(root: Path, app: str, stage: str) -> None:
+    """Give a file that an earlier version wrote its present name; one that has taken its place stays.
+
+    Args:
+        root: Root of the project.
+        app: Name of the app.
+        stage: Name of the stage.
+
+    Raises:
+        HostError: `deployed_unreadable`; the message begins with the file.
+    """
+    earlier, path = _earlier_file(stage), root / deployed_file(app, stage)
+    plan = _plan_in(root, earlier)
+    if plan is None or (plan.app, plan.stage) != (app, stage):
+        return
+    if path.exists():
+        (root / earlier).unlink()
+    else:
+        (root / earlier).replace(path)
+
+
+def _earlier(root: Path, app: str, stage: str) -> DeployedPlan | None:
+    """Return what an earlier version wrote under the name of a stage, unless it is about another app there."""
+    plan = _plan_in(root, _earlier_file(stage))
+    return None if plan is not None and plan.stage == stage and plan.app != app else plan
+
+
+def _earlier_file(stage: str) -> PurePosixPath:
+    return PurePosixPath("deployed", f"{stage}.json")
+
+
+def _plan_in(root: Path, file: PurePosixPath) -> DeployedPlan | None:
+    return _plan_of(_read(root, file), file) if (root / file).is_file() else None
+
+
+def _plans_in(root: Path) -> Iterator[DeployedPlan]:
+    outputs = _read(root, LAST_DEPLOY) if (root / LAST_DEPLOY).is_file() else {}
+    for stack, named in outputs.items():
+        if not isinstance(named, Mapping):
             continue
         parts: dict[str, dict[int, str]] = {}
-        for name, value in stack.items():
+        for name, value in named.items():
             found = _PART.fullmatch(name)
             if found is not None and isinstance(value, str):
                 parts.setdefault(found[1], {})[int(found[2] or 1)] = value
-        for texts in parts.values():
-            yield _plan_of(_parsed("".join(texts[number] for number in sorted(texts)), path), path)
+        for prefix, texts in parts.items():
+            text = "".join(texts[number] for number in sorted(texts))
+            plan = _plan_of(_parsed(text, LAST_DEPLOY), LAST_DEPLOY)
+            yield replace(plan, home=home_of(stack, prefix))
 
 
 def _without_plans(outputs: Mapping[str, object]) -> dict[str, object]:
@@ -86,31 +163,31 @@ def _without_plans(outputs: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def _plan_of(stored: Mapping[str, object], path: Path) -> DeployedPlan:
+def _plan_of(stored: Mapping[str, object], file: PurePosixPath) -> DeployedPlan:
     try:
-        return deployed_from_json(stored)
+        return replace(deployed_from_json(stored), source=str(file))
     except HostError as error:
-        raise HostError(f"{path}: {error.message}", code=error.code) from error
+        raise HostError(f"{file}: {error.message}", code=error.code) from error
 
 
-def _read(path: Path) -> Mapping[str, object]:
+def _read(root: Path, file: PurePosixPath) -> Mapping[str, object]:
     try:
-        return _parsed(path.read_bytes(), path)
+        return _parsed((root / file).read_bytes(), file)
     except OSError as error:
         raise HostError(
-            f"{path}: it cannot be read: {error.strerror}. Let it be read, or restore it from version control.",
+            f"{file}: it cannot be read: {error.strerror}. Let it be read, or restore it from version control.",
             code="deployed_unreadable",
         ) from error
 
 
-def _parsed(text: str | bytes, path: Path) -> Mapping[str, object]:
+def _parsed(text: str | bytes, file: PurePosixPath) -> Mapping[str, object]:
     try:
         value = json.loads(text)
     except ValueError:
         value = None
     if not isinstance(value, dict):
         raise HostError(
-            f"{path}: it is no JSON object. Restore it from version control, or deploy the stage again.",
+            f"{file}: it is no JSON object. Restore it from version control, or deploy the stage again.",
             code="deployed_unreadable",
         )
     return value

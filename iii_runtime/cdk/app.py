@@ -21,7 +21,7 @@ from constructs import Construct
 from iii_runtime.cdk.core import CoreResources, add_core, add_outputs, wire_runtime
 from iii_runtime.cdk.http_api import HttpReference
 from iii_runtime.cdk.queues import CRON_FAILURES
-from iii_runtime.cdk.settings import AppSettings, prepare
+from iii_runtime.cdk.settings import AppSettings, output_prefix, prepare
 from iii_runtime.cdk.shard import CoreReference, Shard, add_shard
 from iii_runtime.core.errors import HostError
 from iii_runtime.hosts.aws_lambda.websocket_endpoint import WEBSOCKET_URL
@@ -113,7 +113,7 @@ class IiiApp(BuiltApp, Construct):
             HostError: See `prepare`; `stacks_needed`: the stage is to have several stacks.
         """
         super().__init__(scope, construct_id)
-        synthesis = prepare(self, settings)
+        synthesis = prepare(self, settings, inside=(cdk.Stack.of(self).stack_name, construct_id))
         plan = synthesis.plan
         if plan.stack_count > 1:
             raise HostError(
@@ -127,7 +127,7 @@ class IiiApp(BuiltApp, Construct):
         _tag(self, plan.deployment)
         _warn(self, plan)
         _warn_of_shared_name(self, plan.deployment.stage)
-        add_outputs(self, plan, core, "".join(filter(str.isalnum, construct_id)))
+        add_outputs(self, plan, core, output_prefix(construct_id))
         self._hold(plan, core, [shard])
 
 

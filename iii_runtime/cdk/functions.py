@@ -170,8 +170,7 @@ def _environment(planned: PlannedFunction, settings: FunctionSettings, label: st
                 "it where it is given to IiiApp or IiiStacks.",
                 code="environment_invalid",
             )
-    own = {"III_TRACING": "1"} if settings.stage.tracing else {}
-    environment = {**added, **own, **planned.environment}
+    environment = {**added, **planned.environment}
     # As the plan measures it, which did not know of what is added.
     size = deployed_length(json.dumps(environment, separators=(",", ":")))
     if size > ENVIRONMENT_BYTES:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +18,6 @@ from iii_runtime.core.http.cors import MAX_AGE_SECONDS
 from iii_runtime.core.triggers import HttpAuth
 from iii_runtime.plan.app_plan import AppPlan, PlannedRoute
 
-_PARAMETER = re.compile(r"\{[^}]*\}")
 _AUTHORIZATION: Mapping[HttpAuth, str] = {"iam": "AWS_IAM", "jwt": "JWT", "none": "NONE"}
 
 ACCESS_LOG = {
@@ -155,7 +153,7 @@ def _add_route(
 ) -> None:
     resource = apigw.CfnRoute(
         # By its shape alone, so that another function, or another name of a parameter, changes the route in place.
-        place(scope, f"Route-{route.method} {_PARAMETER.sub('{}', route.path)}"),
+        place(scope, f"Route-{route.shape}"),
         "Route",
         api_id=reference.api_id,
         route_key=f"{route.method} {route.path}",

@@ -1,4 +1,4 @@
-"""SQS queues, each with its dead-letter queue and the one Lambda that consumes it."""
+"""SQS queues, each with its dead-letter queue, and the mapping to the one Lambda that consumes it."""
 
 from __future__ import annotations
 
@@ -48,10 +48,8 @@ class QueuePair:
     is_ordered: bool
 
 
-def add_queue(
-    scope: Construct, planned: PlannedQueue, consumer: lambda_.IFunction, deployment: Deployment, stage: StageConfig
-) -> QueuePair:
-    """Create a queue, its dead-letter queue of the same type, and the mapping to its consumer."""
+def add_queue(scope: Construct, planned: PlannedQueue, deployment: Deployment, stage: StageConfig) -> QueuePair:
+    """Create a queue and its dead-letter queue of the same type."""
     within = place(scope, f"Queue-{planned.spec.name}")
     letters = _queue(within, "Letters", planned.letter_name, stage, is_ordered=planned.spec.is_ordered)
     _allow_redrive_from(letters, [deployment.queue_arn(planned.name)])
@@ -64,8 +62,32 @@ def add_queue(
         visibility=cdk.Duration.seconds(math.ceil(planned.visibility.total_seconds())),
         dead_letter_queue=sqs.DeadLetterQueue(queue=letters, max_receive_count=planned.max_receives),
     )
-    _map(within, queue, consumer, batch=planned.batch_size, concurrency=planned.max_concurrency)
     return QueuePair(place=within, queue=queue, letters=letters, is_ordered=planned.spec.is_ordered)
+
+
+def add_consumer(
+    scope: Construct,
+    planned: PlannedQueue,
+    pair: QueuePair | None,
+    consumer: lambda_.IFunction | None,
+    deployment: Deployment,
+) -> None:
+    """Create the mapping of a queue to its consumer.
+
+    Args:
+        scope: Where it is placed, if the queue is not in this stack.
+        planned: The queue.
+        pair: The queue, if it is in this stack.
+        consumer: The consumer, if it is in this stack.
+        deployment: The names, for what is in another stack.
+    """
+    _map(
+        place(scope, f"Queue-{planned.spec.name}") if pair is None else pair.place,
+        deployment.queue_arn(planned.name) if pair is None else pair.queue.queue_arn,
+        planned.consumer if consumer is None else consumer.function_name,
+        batch=planned.batch_size,
+        concurrency=planned.max_concurrency,
+    )
 
 
 def add_tick_queue(
@@ -85,7 +107,7 @@ def add_tick_queue(
         dead_letter_queue=sqs.DeadLetterQueue(queue=failures, max_receive_count=TICK_RECEIVES),
     )
     _allow_redrive_from(failures, [deployment.queue_arn(name)])
-    _map(within, queue, consumer, batch=TICK_BATCH, concurrency=TICK_CONCURRENCY)
+    _map(within, queue.queue_arn, consumer.function_name, batch=TICK_BATCH, concurrency=TICK_CONCURRENCY)
     return queue
 
 
@@ -186,12 +208,12 @@ def _allow_redrive_from(letters: sqs.Queue, sources: Sequence[str]) -> None:
     resource.redrive_allow_policy = {"redrivePermission": "byQueue", "sourceQueueArns": list(sources)}
 
 
-def _map(within: Construct, queue: sqs.Queue, consumer: lambda_.IFunction, *, batch: int, concurrency: int) -> None:
+def _map(within: Construct, queue_arn: str, function_name: str, *, batch: int, concurrency: int) -> None:
     lambda_.CfnEventSourceMapping(
         within,
         "Mapping",
-        event_source_arn=queue.queue_arn,
-        function_name=consumer.function_name,
+        event_source_arn=queue_arn,
+        function_name=function_name,
         batch_size=batch,
         function_response_types=["ReportBatchItemFailures"],
         scaling_config=lambda_.CfnEventSourceMapping.ScalingConfigProperty(maximum_concurrency=concurrency),

@@ -12,7 +12,13 @@ import aws_cdk as cdk
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from iii_runtime.adapters.deployed_files import read_deployed, remember_last_deploy
+from iii_runtime.adapters.deployed_files import (
+    deployed_at,
+    other_apps,
+    read_deployed,
+    remember_last_deploy,
+    rename_earlier,
+)
 from iii_runtime.adapters.system import SystemClock
 from iii_runtime.cdk.bundle import Platform, current_bundle
 from iii_runtime.cdk.file_tree import COMPILED
@@ -24,6 +30,7 @@ from iii_runtime.core.errors import HostError
 from iii_runtime.hosts.embedded.manifest_discovery import DiscoveredApp
 from iii_runtime.plan.app import plan_app
 from iii_runtime.plan.app_plan import AppPlan
+from iii_runtime.plan.deployed import home_of, is_of
 from iii_runtime.plan.manifest import read_manifest
 from iii_runtime.plan.names import Deployment
 
@@ -87,17 +94,18 @@ class Synthesis:
         return FunctionSettings(stage=self.plan.stage, code=self.make_code(), environment=self.environment)
 
 
-def prepare(scope: Construct, settings: AppSettings) -> Synthesis:
+def prepare(scope: Construct, settings: AppSettings, *, inside: tuple[str, str] | None = None) -> Synthesis:
     """Find out what an app is to be made of.
 
     Args:
         scope: Where the context is looked up.
         settings: The keywords of the construct.
+        inside: Name of the stack and id of the construct, if the app is inside a stack of the user's.
 
     Raises:
         AppInvalidError: Something cannot be, or would silently go wrong.
-        HostError: `bundle_missing`, `deployed_unreadable`, `stage_invalid`, and what `discover_project` raises; the
-            message says what to do.
+        HostError: `bundle_missing`, `deployed_unreadable`, `stack_taken`, `stage_invalid`, and what `discover_project`
+            raises; the message says what to do.
     """
     project = _project(settings)
     discovered = _discover(project, settings)
@@ -110,8 +118,16 @@ def prepare(scope: Construct, settings: AppSettings) -> Synthesis:
         partition=cdk.Aws.PARTITION,
     )
     remember_last_deploy(project.root)
-    previous = read_deployed(project.root, deployment.stage)
-    plan = plan_app(manifest, deployment, previous=previous, now=SystemClock().now())
+    if inside is not None:
+        _refuse_another(project.root, deployment, *inside)
+    rename_earlier(project.root, deployment.app, deployment.stage)
+    plan = plan_app(
+        manifest,
+        deployment,
+        previous=read_deployed(project.root, deployment.app, deployment.stage),
+        others=other_apps(project.root, deployment.app, deployment.stage),
+        now=SystemClock().now(),
+    )
     alarms = settings.get("alarms")
     return Synthesis(
         plan=plan,
@@ -121,6 +137,24 @@ def prepare(scope: Construct, settings: AppSettings) -> Synthesis:
         alarm_email=settings.get("alarm_email") or _context(scope, "alarm_email"),
         websocket_access_logs=settings.get("websocket_access_logs", False),
     )
+
+
+def output_prefix(construct_id: str) -> str:
+    """Return what the names of the outputs of a construct start with."""
+    return "".join(filter(str.isalnum, construct_id))
+
+
+def _refuse_another(root: Path, names: Deployment, stack: str, construct_id: str) -> None:
+    """Refuse an app or stage in place of another one: CloudFormation would delete what that has."""
+    for other in deployed_at(root, home_of(stack, output_prefix(construct_id))):
+        if not is_of(other, names):
+            raise HostError(
+                f"construct '{construct_id}' of stack '{stack}' has app '{other.app}' in stage {other.stage}, and "
+                f"would get app '{names.app}' in stage {names.stage}: AWS would delete what is there. Give each app "
+                f"and stage a stack of its own, such as Stack(app, '{names.prefix}'); or, if the old one is "
+                f"destroyed, remove {other.source}.",
+                code="stack_taken",
+            )
 
 
 def _project(settings: AppSettings) -> Project:

@@ -12,7 +12,7 @@ from constructs import Construct
 from iii_runtime.cdk.alarms import add_alarm, queue_alarms
 from iii_runtime.cdk.functions import FunctionSettings, add_function
 from iii_runtime.cdk.http_api import HttpReference, add_routes
-from iii_runtime.cdk.queues import QueuePair, add_queue, add_subscription, topic_failures_name
+from iii_runtime.cdk.queues import QueuePair, add_consumer, add_queue, add_subscription, topic_failures_name
 from iii_runtime.cdk.schedules import add_schedules
 from iii_runtime.cdk.settings import Synthesis
 from iii_runtime.plan.app_plan import AppPlan, Permission, PlannedFunction
@@ -64,9 +64,11 @@ def add_shard(scope: Construct, synthesis: Synthesis, number: int, core: CoreRef
     queues: dict[str, QueuePair] = {}
     for name, queue in plan.queues.items():
         if queue.stack == number:
-            queues[name] = add_queue(scope, queue, functions[queue.consumer], plan.deployment, plan.stage)
+            queues[name] = add_queue(scope, queue, plan.deployment, plan.stage)
             for alarm in queue_alarms(queue, plan.stage) if synthesis.has_alarms else ():
                 add_alarm(scope, plan.deployment, alarm)
+        if queue.mapping_stack == number:
+            add_consumer(scope, queue, queues.get(name), functions.get(queue.consumer), plan.deployment)
     _subscribe(plan, queues, core)
     schedules = [schedule for schedule in plan.schedules if schedule.stack == number]
     add_schedules(scope, schedules, functions, plan.deployment, core.cron_failures_arn, group=core.schedule_group)

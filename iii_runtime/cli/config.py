@@ -10,7 +10,7 @@ from typing import Literal, cast
 
 import click
 
-from iii_runtime.adapters.deployed_files import read_deployed
+from iii_runtime.adapters.deployed_files import other_apps, read_deployed
 from iii_runtime.adapters.system import SystemClock
 from iii_runtime.cli.output import print_json, visible
 from iii_runtime.cli.place import Place, with_place, worker_option
@@ -117,16 +117,24 @@ def _check(place: Place, settings: Config | None) -> list[Remark]:
 
 def _check_stage(place: Place, settings: Config, stage: str) -> list[Remark]:
     """Make the plan of a stage as `cdk deploy` does, and return what it says."""
-    # Region and account are parts of names, and decide nothing.
-    deployment = Deployment(app=settings.aws.app, stage=stage, region="us-east-1", account="000000000000")
+    # Tokens as at synthesis: where it is deployed is known to neither, and both count names of the same length.
+    deployment = Deployment(
+        app=settings.aws.app,
+        stage=stage,
+        region="${AWS::Region}",
+        account="${AWS::AccountId}",
+        partition="${AWS::Partition}",
+    )
     try:
-        previous = read_deployed(Path(), stage)
+        previous = read_deployed(Path(), deployment.app, stage)
+        others = other_apps(Path(), deployment.app, stage)
     except HostError as error:
         file, _, message = error.message.partition(": ")
         return [Remark("error", file, message)]
     try:
         stored = discover_manifest(place.targets, place.config, project_root=Path.cwd(), env=os.environ)
-        plan = plan_app(read_manifest(stored), deployment, previous=previous, now=SystemClock().now())
+        manifest = read_manifest(stored)
+        plan = plan_app(manifest, deployment, previous=previous, others=others, now=SystemClock().now())
     except AppInvalidError as error:
         return _as_remarks(error.findings)
     except IiiError as error:

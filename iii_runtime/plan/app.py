@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from iii_runtime.plan.app_plan import AppPlan
 from iii_runtime.plan.aws_checks import check_on_aws
 from iii_runtime.plan.basis import Basis
 from iii_runtime.plan.checks import check_anywhere
-from iii_runtime.plan.deployed import DeployedPlan, compare_with_deployed
+from iii_runtime.plan.deployed import DeployedPlan, compare_with_deployed, is_of, warn_of_others
 from iii_runtime.plan.findings import AppInvalidError, Finding, errors_first, place_in_config
 from iii_runtime.plan.functions import check_functions, plan_functions
 from iii_runtime.plan.manifest import Manifest
@@ -26,6 +26,7 @@ def plan_app(
     deployment: Deployment,
     *,
     previous: DeployedPlan | None = None,
+    others: Sequence[str] = (),
     now: datetime | None = None,
 ) -> AppPlan:
     """Return everything to create for an app in a stage.
@@ -34,6 +35,7 @@ def plan_app(
         manifest: The app.
         deployment: The stage, region and account.
         previous: What the last deployment of the stage has made; None if there was none.
+        others: Other apps of the project that are deployed in the stage.
         now: The present, aware; None does not look for schedules that have run out.
 
     Raises:
@@ -41,7 +43,7 @@ def plan_app(
     """
     config = manifest.config
     stage = config.aws.stage(deployment.stage)
-    known = previous if previous is not None and previous.app == deployment.app else None
+    known = previous if previous is not None and is_of(previous, deployment) else None
     basis = _place(Basis.of(config, manifest.catalog, deployment), stage.stacks, known)
     plan, findings = _draft(basis)
     findings += [
@@ -53,7 +55,7 @@ def plan_app(
             place_in_config(config, config.aws.line),
             lambda stacks: _draft(_place(basis, stacks, known))[0],
         ),
-        *(() if previous is None else compare_with_deployed(plan, previous)),
+        *(warn_of_others(deployment, others) if previous is None else compare_with_deployed(plan, previous)),
     ]
     return replace(plan, warnings=_without_errors(findings))
 
@@ -63,6 +65,7 @@ def _place(basis: Basis, stacks: int, previous: DeployedPlan | None) -> Basis:
         basis,
         stage=replace(basis.stage, stacks=stacks),
         stacks=place_functions(basis.catalog.functions, stacks, previous),
+        queue_stacks={} if previous is None else {name: queue.stack for name, queue in previous.queues.items()},
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -12,6 +13,8 @@ from iii_runtime.core.queue import QueueSpec
 from iii_runtime.core.triggers import HttpAuth
 from iii_runtime.plan.findings import Finding
 from iii_runtime.plan.names import Deployment, SystemRole
+
+_PARAMETER = re.compile(r"\{[^}]*\}")
 
 CORE_STACK = 0
 """The stack of what is there once: table, bucket, topics, the runtime's own Lambdas, shared queues. Functions are
@@ -89,9 +92,10 @@ class PlannedQueue:
         visibility: Visibility timeout.
         max_receives: Of the redrive policy.
         consumer: Name of the Lambda that is its one consumer.
+        consumer_stack: Number of the consumer's stack.
         batch_size: Messages of one invocation.
         max_concurrency: Of the event source mapping.
-        stack: Number of its stack, the consumer's.
+        stack: Number of its stack: the consumer's, but that of the last deployment for one that is deployed.
         source: Where it is declared.
     """
 
@@ -103,8 +107,17 @@ class PlannedQueue:
     consumer: str
     batch_size: int
     max_concurrency: int
+    consumer_stack: int = CORE_STACK
     stack: int = CORE_STACK
     source: str = ""
+
+    @property
+    def mapping_stack(self) -> int:
+        """Number of the stack of its event source mapping: the later one, for AWS wants both ends of it to be there.
+
+        The core stack is deployed before the others, so one of the two has to be in it where they differ.
+        """
+        return max(self.stack, self.consumer_stack)
 
 
 ScheduleKind: TypeAlias = Literal["rule", "schedule", "tick"]
@@ -155,6 +168,11 @@ class PlannedRoute:
     function: str
     auth: HttpAuth
     source: str = ""
+
+    @property
+    def shape(self) -> str:
+        """What requests it takes, whatever its parameters are called: `GET /orders/{}`."""
+        return f"{self.method} {_PARAMETER.sub('{}', self.path)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

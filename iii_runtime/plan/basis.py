@@ -33,6 +33,7 @@ class Basis:
         queues: The queues by name, as they are on AWS.
         consumers: The function that takes a queue's messages, by the queue's name; the dispatcher takes the others.
         stacks: Number of each function's stack; the core stack for one that is not in it.
+        queue_stacks: Number of the stack of each queue that is deployed; any other is where its consumer is.
     """
 
     config: Config
@@ -42,6 +43,7 @@ class Basis:
     queues: Mapping[str, QueueSpec]
     consumers: Mapping[str, str]
     stacks: Mapping[str, int] = field(default_factory=dict)
+    queue_stacks: Mapping[str, int] = field(default_factory=dict)
 
     @staticmethod
     def of(

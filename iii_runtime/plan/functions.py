@@ -124,11 +124,13 @@ def _feed_timeout(basis: Basis) -> timedelta:
 
 def _environment(basis: Basis) -> dict[str, str]:
     names = basis.deployment
+    tracing = {"III_TRACING": "1"} if basis.stage.tracing else {}
     return {
         "III_APP": names.app,
         "III_STAGE": names.stage,
         "III_ACCOUNT": names.account,
         "III_LOG_LEVEL": LOG_LEVEL,
+        **tracing,
     }
 
 

@@ -52,6 +52,7 @@ def _plan_queue(basis: Basis, queue: QueueSpec) -> PlannedQueue:
         consumer=names.system_name("dispatcher") if consumer is None else names.function_name(consumer),
         batch_size=queue.batch_size,
         max_concurrency=mapping_concurrency(queue),
-        stack=basis.stack_of(consumer),
+        consumer_stack=basis.stack_of(consumer),
+        stack=basis.queue_stacks.get(queue.name, basis.stack_of(consumer)),
         source=place_of_queue(basis.config, basis.catalog, queue),
     )

@@ -20,6 +20,8 @@ PER_FUNCTION = 4
 """Lambda, role, log group, settings of asynchronous calls."""
 PER_QUEUE = 7
 """Queue, dead-letter queue, a policy of each, event source mapping, two alarms."""
+PER_MAPPING = 1
+"""The event source mapping of a queue that is in another stack."""
 PER_RULE = 2
 PER_SCHEDULE = 1
 SCHEDULER = 1
@@ -71,6 +73,7 @@ def count_resources(plan: AppPlan) -> Mapping[int, int]:
             counts[function.stack] += PER_FUNCTION
     for queue in plan.queues.values():
         counts[queue.stack] += PER_QUEUE + (0 if queue.spec.topic is None else PER_SUBSCRIPTION)
+        counts[queue.mapping_stack] += 0 if queue.mapping_stack == queue.stack else PER_MAPPING
     for stack in {schedule.stack for schedule in plan.schedules if schedule.kind == "schedule"}:
         counts[stack] += SCHEDULER
     for schedule in plan.schedules:

@@ -78,10 +78,11 @@ DEPLOYED = {
 @pytest.mark.parametrize(
     ("file", "content"),
     [
+        ("shop.dev.json", DEPLOYED),
         ("dev.json", DEPLOYED),
         ("last-deploy.json", {"shop-dev": {"HttpUrl": "https://x", "DeployedPlan": json.dumps(DEPLOYED)}}),
     ],
-    ids=["taken-over", "since-the-last-synthesis"],
+    ids=["taken-over", "by-an-earlier-version", "since-the-last-synthesis"],
 )
 def test_the_last_deployment_is_compared_with(file: str, content: dict[str, Any]) -> None:
     write(config=CONFIG.replace("mail: {}", "mail: { concurrency: 1 }"))
@@ -95,7 +96,7 @@ def test_the_last_deployment_is_compared_with(file: str, content: dict[str, Any]
     assert [each.name for each in path.parent.iterdir()] == [file]
 
 
-@pytest.mark.parametrize("file", ["dev.json", "last-deploy.json"])
+@pytest.mark.parametrize("file", ["shop.dev.json", "last-deploy.json"])
 @pytest.mark.parametrize("text", ["{", "[]", '{"shop-dev": {"DeployedPlan": "{}"}}'])
 def test_a_damaged_file_of_the_last_deployment_is_told(file: str, text: str) -> None:
     write()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from iii_runtime import DurableSubscriber, Queue
+from iii_runtime import DurableSubscriber, Http, Queue, Worker, register_worker
 from iii_runtime.core.config import QueueConfig
 from iii_runtime.core.errors import HostError
 from iii_runtime.plan.deployed import (
@@ -20,7 +20,7 @@ from iii_runtime.plan.deployed import (
     deployed_to_json,
 )
 from iii_runtime.plan.names import Deployment
-from tests.unit.planning import DEV, PROD, add, config_with, planned, refused, staged, worker_with
+from tests.unit.planning import DEV, PROD, add, config_with, function_of, planned, refused, staged, worker_with
 
 PAY = QueueConfig(name="pay", type="fifo", message_group_field="id", line=5)
 MAIL = QueueConfig(name="mail", line=6)
@@ -31,7 +31,7 @@ def deployed(*queues: QueueConfig) -> DeployedPlan:
 
 
 def test_the_file_of_a_stage_is_for_people_to_read_and_commit() -> None:
-    assert str(deployed_file("prod")) == "deployed/prod.json"
+    assert str(deployed_file("shop", "prod")) == "deployed/shop.prod.json"
     assert deployed_to_json(deployed(MAIL, PAY)) == {
         "format": 1,
         "app": "shop",
@@ -44,6 +44,7 @@ def test_the_file_of_a_stage_is_for_people_to_read_and_commit() -> None:
             "topic/sent/shop::pay": {"type": "standard", "stack": 0},
         },
         "functions": {"shop::pay": 0},
+        "routes": {},
     }
 
 
@@ -60,9 +61,12 @@ def test_what_is_stored_comes_back_as_it_was() -> None:
         {"queues": {"pay": {"type": "fifo"}}},
         {"queues": []},
         {"functions": {"shop::pay": -1}},
+        {"routes": {"GET /": "1"}},
         {"stacks": True},
         {"stage": None},
         {"stage": "../../elsewhere"},
+        {"app": "../../elsewhere"},
+        {"app": "shop.dev"},
     ],
 )
 def test_a_damaged_file_is_no_reason_to_forget_what_is_deployed(damage: dict[str, Any]) -> None:
@@ -113,18 +117,102 @@ def test_a_queue_cannot_change_between_standard_and_fifo(before: QueueConfig, af
 def test_a_removed_queue_is_told_with_what_becomes_of_its_messages(deployment: Deployment, what: str) -> None:
     previous = deployed_plan(planned(worker_with(), config_with(MAIL), deployment))
     (finding,) = planned(worker_with(), config_with(), deployment, previous=previous).warnings
-    assert (finding.level, finding.where) == ("warning", f"deployed/{deployment.stage}.json")
+    assert (finding.level, finding.where) == ("warning", f"deployed/shop.{deployment.stage}.json")
     assert finding.message.startswith("queue 'mail' of the last deployment is gone from the app.")
     assert what in finding.message
 
 
-def test_a_queue_does_not_move_between_stacks() -> None:
-    config = config_with(MAIL, aws=staged(stacks=2))
-    bound = planned(worker_with(Queue("mail")), config)
-    shared = worker_with(Queue("mail"))
-    add(shared, "shop::other", Queue("mail"))
-    (finding,) = refused(shared, config, previous=deployed_plan(bound))
-    assert finding.message.startswith(f"queue 'mail' would move from stack {bound.queues['mail'].stack} to stack 0")
+TWO_STACKS = config_with(MAIL, aws=staged(stacks=2))
+FIRST, SECOND = "shop::pay", "shop::refund"
+"""Functions in stacks of their own, where there are two."""
+
+
+def bound_to(*function_ids: str) -> Worker:
+    worker = register_worker()
+    for function_id in (FIRST, SECOND):
+        add(worker, function_id, *([Queue("mail")] if function_id in function_ids else []))
+    return worker
+
+
+def test_the_two_functions_are_in_two_stacks() -> None:
+    plan = planned(bound_to(), TWO_STACKS)
+    assert [function_of(plan, function_id).stack for function_id in (FIRST, SECOND)] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "stack", "mapping"),
+    [
+        pytest.param([], [FIRST], 0, 2, id="bound"),
+        pytest.param([FIRST], [], 2, 2, id="let go"),
+        pytest.param([FIRST], [FIRST, SECOND], 2, 2, id="shared"),
+        pytest.param([FIRST], [FIRST], 2, 2, id="as it was"),
+    ],
+)
+def test_a_deployed_queue_stays_in_its_stack_whoever_takes_its_messages(
+    before: list[str], after: list[str], stack: int, mapping: int
+) -> None:
+    previous = deployed_plan(planned(bound_to(*before), TWO_STACKS))
+    plan = planned(bound_to(*after), TWO_STACKS, previous=previous)
+    assert (plan.queues["mail"].stack, plan.queues["mail"].mapping_stack) == (stack, mapping)
+    assert deployed_plan(plan).queues == previous.queues
+
+
+def test_a_queue_that_was_bound_later_may_be_bound_to_any_function() -> None:
+    previous = deployed_plan(planned(bound_to(), TWO_STACKS))
+    for function_id, stack in ((FIRST, 2), (SECOND, 1)):
+        plan = planned(bound_to(function_id), TWO_STACKS, previous=previous)
+        previous = deployed_plan(plan)
+        assert (plan.queues["mail"].stack, plan.queues["mail"].mapping_stack) == (0, stack)
+
+
+def test_a_queue_in_the_stack_of_one_function_is_not_bound_to_one_in_another_stack() -> None:
+    previous = deployed_plan(planned(bound_to(FIRST), TWO_STACKS))
+    (finding,) = refused(bound_to(SECOND), TWO_STACKS, previous=previous)
+    assert finding.where == "iii-config.yaml:6"
+    assert finding.message == (
+        "queue 'mail' is in stack 2, and the function that takes its messages now is in stack 1: neither stack could "
+        "be deployed before the other. Bind it to the function it was bound to, or to none; or declare a queue with "
+        "another name, and remove this one when it has run empty."
+    )
+
+
+def answering(function_id: str | None, path: str = "/orders/:id") -> Worker:
+    worker = register_worker()
+    for each in (FIRST, SECOND, "shop::third"):
+        add(worker, each, *([Http("GET", path)] if each == function_id else []))
+    return worker
+
+
+def test_a_route_does_not_move_to_a_stack_while_another_one_has_it() -> None:
+    previous = deployed_plan(planned(answering(FIRST), TWO_STACKS))
+    assert previous.routes == {"GET /orders/{}": 2, "HEAD /orders/{}": 2}
+    (finding,) = refused(answering(SECOND, "/orders/:other"), TWO_STACKS, previous=previous)
+    assert finding.message == (
+        "GET /orders/{other} and HEAD /orders/{other}: its function is in stack 1 now, and stack 2 has what takes "
+        "these requests, which API Gateway lets nobody create a second time. Deploy once without the trigger, and then "
+        "with it; or let the function that has it answer."
+    )
+
+
+def test_what_is_told_of_a_route_that_moves_can_be_followed() -> None:
+    previous = deployed_plan(planned(answering(FIRST), TWO_STACKS))
+    between = deployed_plan(planned(answering(None), TWO_STACKS, previous=previous))
+    assert deployed_plan(planned(answering(SECOND), TWO_STACKS, previous=between)).routes["GET /orders/{}"] == 1
+
+
+def test_a_route_may_leave_the_core_stack_which_is_deployed_first() -> None:
+    previous = deployed_plan(planned(worker_with(Http("GET", "/a"), function_id=FIRST), config_with(MAIL)))
+    assert previous.routes == {}
+    worker = worker_with(function_id=FIRST)
+    add(worker, SECOND, Http("GET", "/a"))
+    plan = planned(worker, TWO_STACKS, previous=previous)
+    assert [function_of(plan, each).stack for each in (FIRST, SECOND)] == [0, 1]
+
+
+def test_a_file_of_an_earlier_version_knows_of_no_routes() -> None:
+    stored = deployed_to_json(deployed_plan(planned(answering(FIRST), TWO_STACKS)))
+    del stored["routes"]
+    assert planned(answering(SECOND), TWO_STACKS, previous=deployed_from_json(stored)).stack_count == 3
 
 
 def test_with_one_stack_a_queue_may_change_its_consumer() -> None:
@@ -134,8 +222,9 @@ def test_with_one_stack_a_queue_may_change_its_consumer() -> None:
     assert planned(shared, config_with(MAIL), previous=previous).queues["mail"].consumer == "shop-dev-x-dispatcher"
 
 
-def test_another_app_under_the_file_of_this_one_is_refused() -> None:
-    previous = replace(deployed(MAIL, PAY), app="store", queues={"gone": DeployedQueue(type="fifo", stack=4)})
+def test_the_file_of_another_app_is_refused_under_the_name_it_was_read_from() -> None:
+    queues = {"gone": DeployedQueue(type="fifo", stack=4)}
+    previous = replace(deployed(MAIL, PAY), app="store", queues=queues, source="deployed/shop.dev.json")
     (finding,) = refused(worker_with(), config_with(MAIL), previous=previous)
-    assert finding.where == "deployed/dev.json"
-    assert finding.message.startswith("it tells of app 'store' in stage dev, and this is app 'shop' in stage dev")
+    assert finding.where == "deployed/shop.dev.json"
+    assert finding.message.startswith("it tells of app 'store' in stage dev, and by its name it is that of app 'shop'")

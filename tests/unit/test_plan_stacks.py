@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from iii_runtime import Cron, Http, Queue, Worker, register_worker
 from iii_runtime.core.config import Config, QueueConfig
 from iii_runtime.plan.app_plan import CORE_STACK
-from iii_runtime.plan.deployed import DeployedPlan, deployed_plan
+from iii_runtime.plan.deployed import DeployedPlan, DeployedQueue, deployed_plan
 from iii_runtime.plan.stacks import CORE, count_resources, place_functions
 from tests.unit.planning import DEV, add, config_with, function_of, messages, planned, refused, staged, worker_with
 
@@ -135,8 +136,26 @@ def test_more_stacks_are_not_recommended_where_they_do_not_help() -> None:
 def test_fewer_stacks_than_are_deployed_are_refused() -> None:
     previous = known(3, {IDS[0]: 1, IDS[4]: 3})
     (finding,) = refused(many(5), config_with(aws=staged(stacks=2)), previous=previous)
-    assert finding.where == "deployed/dev.json"
+    assert finding.where == "deployed/shop.dev.json"
     assert finding.message == (
-        f"1 function is in stacks that `stacks: 2` no longer has ('{IDS[4]}'). Set `stacks` of iii-aws to 3 or more."
+        f"`stacks: 2` no longer has the stacks of function '{IDS[4]}'. Set `stacks` of iii-aws to 3 or more."
     )
     assert planned(many(5), config_with(aws=staged(stacks=3)), previous=previous).deployment == DEV
+
+
+def test_a_queue_keeps_its_stack_from_being_taken_away() -> None:
+    queues = {"mail": DeployedQueue(type="standard", stack=3)}
+    previous = replace(known(3, {IDS[0]: 1}), queues=queues)
+    two = config_with(QueueConfig(name="mail"), aws=staged(stacks=2))
+    (finding,) = refused(many(1), two, previous=previous)
+    assert finding.message == (
+        "`stacks: 2` no longer has the stacks of queue 'mail'. Set `stacks` of iii-aws to 3 or more."
+    )
+
+
+def test_a_mapping_is_counted_in_the_stack_of_the_function_that_a_deployed_queue_is_bound_to() -> None:
+    config = config_with(QueueConfig(name="mail"), aws=staged(stacks=2))
+    before = planned(worker_with(function_id=IDS[0]), config)
+    after = planned(worker_with(Queue("mail"), function_id=IDS[0]), config, previous=deployed_plan(before))
+    own, counts = function_of(after, IDS[0]).stack, count_resources(before)
+    assert count_resources(after) == {**counts, own: counts[own] + 1}
