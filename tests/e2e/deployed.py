@@ -23,6 +23,7 @@ from tests.patience import PATIENCE_S, eventually
 STREAM = "order-progress"
 CATALOGUE = {"tea": {"name": "Tea, 100 g", "price": 450}, "mug": {"name": "Mug", "price": 1200}}
 _REQUEST_S = 60.0
+_UUID_LENGTH = 36
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,10 @@ class Deployed:
         answer = self.request("POST", "/orders", order)
         assert answer.status == 202, answer
 
+    def orders(self) -> dict[str, dict[str, Any]]:
+        """Return all orders as they are stored, by their ids."""
+        return {order["order_id"]: order for order in self.project.ask("state", "list", "orders")}
+
     def order(self, order_id: str) -> dict[str, Any] | None:
         """Return an order as it is stored; None if there is none."""
         answer = self.request("GET", f"/orders/{order_id}")
@@ -108,7 +113,32 @@ class Deployed:
     def entries(self, scope: str, key: str) -> list[Any]:
         """Return what functions of the tests have noted."""
         value = self.project.ask("state", "get", scope, key)
-        return list(value["entries"]) if value else []
+        return [entry["note"] for entry in value["entries"]] if value else []
+
+    def queue_url(self, queue: str) -> str:
+        """Return the URL of a queue."""
+        name = json.loads(self.project.outputs()["Queues"])[queue]
+        url: str = self.emulator.client("sqs").get_queue_url(QueueName=name)["QueueUrl"]
+        return url
+
+    def leftovers(self) -> list[str]:
+        """Return the names of everything in the account that has the stage's name."""
+        client = self.emulator.client
+        names = [
+            *(found["TableName"] for found in _all(client("dynamodb"), "list_tables", "TableNames", key="TableName")),
+            *(found["Url"].rpartition("/")[2] for found in _all(client("sqs"), "list_queues", "QueueUrls", key="Url")),
+            *(found["FunctionName"] for found in _all(client("lambda"), "list_functions", "Functions")),
+            *(found["TopicArn"].rpartition(":")[2] for found in _all(client("sns"), "list_topics", "Topics")),
+            *(found["Name"] for found in _all(client("events"), "list_rules", "Rules")),
+            *(found["Name"] for found in _all(client("s3"), "list_buckets", "Buckets")),
+            *(found["Name"] for found in _all(client("apigatewayv2"), "get_apis", "Items")),
+            *(found["RoleName"] for found in _all(client("iam"), "list_roles", "Roles")),
+            *(found["logGroupName"] for found in _all(client("logs"), "describe_log_groups", "logGroups")),
+            *(found["AlarmName"] for found in _all(client("cloudwatch"), "describe_alarms", "MetricAlarms")),
+            *(found["DashboardName"] for found in _all(client("cloudwatch"), "list_dashboards", "DashboardEntries")),
+            *(found["UUID"] for found in _all(client("lambda"), "list_event_source_mappings", "EventSourceMappings")),
+        ]
+        return sorted(name for name in names if self.prefix in name or len(name) == _UUID_LENGTH)
 
     @asynccontextmanager
     async def watching(self, *order_ids: str) -> AsyncIterator[Watch]:
@@ -161,6 +191,15 @@ def demo_requests() -> dict[str, HttpCall]:
         assert isinstance(call, HttpCall), file
         found[file.stem] = call
     return found
+
+
+def _all(client: Any, operation: str, member: str, *, key: str | None = None) -> list[dict[str, Any]]:
+    """Return what a list operation lists; with a key, of one that lists texts."""
+    if client.can_paginate(operation):
+        found = [each for page in client.get_paginator(operation).paginate() for each in page.get(member, [])]
+    else:
+        found = getattr(client, operation)().get(member, [])
+    return [{key: each} for each in found] if key else found
 
 
 def _api_id(url: str) -> str:

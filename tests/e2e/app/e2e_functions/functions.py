@@ -21,7 +21,7 @@ worker = register_worker(worker_name="e2e")
 
 
 def _append(scope: str, key: str, entry: Any) -> None:
-    ops = [{"type": "append", "path": "entries", "value": entry}]
+    ops = [{"type": "append", "path": "entries", "value": {"note": entry}}]
     worker.trigger({"function_id": "state::update", "payload": {"scope": scope, "key": key, "ops": ops}})
 
 
@@ -55,7 +55,7 @@ def pay_part(part: dict[str, Any]) -> None:
     assert invocation is not None
     if invocation.attempt <= part.get("failures", 0):
         raise RuntimeError(f"part {part['number']} of {part['order_id']} fails (attempt {invocation.attempt})")
-    _append("parts", part["order_id"], part["number"])
+    _append("parts", "all", [part["order_id"], part["number"]])
 
 
 @worker.function("e2e::announce", triggers=[Subscribe("order.fulfilled")])
