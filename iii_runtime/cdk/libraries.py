@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from iii_runtime.cdk.file_tree import COMPILED, digest_of, files_below
-from iii_runtime.cdk.project import Project
+from iii_runtime.cdk.project import CONFIG, Project
 from iii_runtime.core.errors import HostError
 
 RUNTIME_LIBRARIES = ("pydantic", "croniter", "tzdata", "aws-lambda-powertools")
@@ -55,7 +56,7 @@ def require_libraries(project: Project, folder: Path, architecture: str, python:
     if not _is_installed(place, _inputs(project, architecture, python, tracing=tracing)):
         raise HostError(
             f"{place.parent / f'{architecture}-{python}'}: there is no bundle yet, or its libraries have changed. Run "
-            "`iii-runtime bundle` in the root of the project.",
+            f"`{_command(project)}` in the root of the project.",
             code="bundle_missing",
         )
     return place
@@ -93,6 +94,16 @@ def packages_in(libraries: Path) -> Path:
 def mark_installed(libraries: Path, inputs: Sequence[str]) -> None:
     """Note in the folder of libraries what they were installed for, and what they are."""
     (libraries / _MARK).write_text(_mark_of(libraries, inputs), "ascii")
+
+
+def _command(project: Project) -> str:
+    """Return what builds the bundle of a project, without what is so by default."""
+    words = ["iii-runtime", "bundle"]
+    if project.config not in {None, CONFIG}:
+        words += ["--config", str(project.config)]
+    if project.requirements is not None:
+        words += ["--requirements", project.requirements]
+    return shlex.join([*words, *(() if project.functions == ("functions",) else project.functions)])
 
 
 def _place(folder: Path, architecture: str, python: str) -> Path:
@@ -167,7 +178,7 @@ def _platform(architecture: str, python: str) -> list[str]:
 
 def _uv(command: Sequence[str], options: Sequence[str]) -> None:
     done = subprocess.run(  # noqa: S603 - our own interpreter and arguments
-        [sys.executable, "-m", "uv", "pip", *command, *options, "--quiet"],
+        [sys.executable, "-P", "-m", "uv", "pip", *command, *options, "--quiet"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from iii_runtime.cli.output import print_json, visible
-from iii_runtime.cli.place import DEFAULT_TARGET, FilledPath, config_option, config_or_default, filled
+from iii_runtime.cli.place import FilledPath, config_option, config_or_default, filled, required_targets
 from iii_runtime.core.payload import Json
 
 
@@ -46,7 +46,7 @@ def bundle(
     chosen = config_or_default(config)
     project = Project(
         root=Path.cwd(),
-        functions=targets or (DEFAULT_TARGET,),
+        functions=required_targets(targets, "bundle"),
         config=None if chosen is None else str(chosen),
         include=includes,
         requirements=requirements,

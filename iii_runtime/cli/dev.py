@@ -14,13 +14,12 @@ import click
 
 from iii_runtime.cli.failure import failure_of_output
 from iii_runtime.cli.place import (
-    DEFAULT_TARGET,
     Place,
     config_option,
     config_or_default,
     data_option,
-    default_targets,
     filled,
+    required_targets,
 )
 from iii_runtime.cli.standard_streams import OutputLostError
 
@@ -72,7 +71,9 @@ def dev(  # noqa: PLR0913 - one for each option
     Starts anew when a Python file of theirs or the configuration changes. Ctrl-C drains and stops: nothing new is
     begun, what runs may end. Ctrl-C again stops at once; what was accepted is not lost.
     """
-    place = Place(data=data, config=config_or_default(config), targets=_targets(targets), as_json=as_json)
+    place = Place(
+        data=data, config=config_or_default(config), targets=required_targets(targets, "dev"), as_json=as_json
+    )
     if not (no_reload or check_only):
         ctx = click.get_current_context()
         ctx.exit(_with_reload(_arguments(ctx), place, config))
@@ -108,22 +109,13 @@ def dev(  # noqa: PLR0913 - one for each option
         raise failure_of_output(lost, is_supervised=True) from lost
 
 
-def _targets(given: tuple[str, ...]) -> tuple[str, ...]:
-    targets = given or default_targets()
-    if not targets:
-        raise click.UsageError(
-            f"there is no folder '{DEFAULT_TARGET}' here. Say where the workers are: `iii-runtime dev app.py`, "
-            "or a folder, or a module."
-        )
-    return targets
-
-
 def _with_reload(arguments: Sequence[str], place: Place, config: Path | None) -> int:
     # Here because the host's own process does without a supervisor.
     from iii_runtime.cli.code_watch import watched_files  # noqa: PLC0415
     from iii_runtime.cli.supervisor import Plan, supervise  # noqa: PLC0415
 
-    command = [sys.executable, "-m", "iii_runtime.cli", "dev"]
+    # -P: a file beside the workers must not be taken for a module of Python's own.
+    command = [sys.executable, "-P", "-m", "iii_runtime.cli", "dev"]
     plan = Plan(
         host=lambda parent, banner: [
             *(*command, "--no-reload", "--parent-fd", str(parent), "--banner-fd", str(banner), *arguments)

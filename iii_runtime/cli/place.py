@@ -140,3 +140,14 @@ def config_or_default(config: Path | None) -> Path | None:
 def default_targets() -> tuple[str, ...]:
     """Return the default folder of workers, if it exists."""
     return (DEFAULT_TARGET,) if Path(DEFAULT_TARGET).is_dir() else ()
+
+
+def required_targets(given: tuple[str, ...], command: str) -> tuple[str, ...]:
+    """Return the targets given to a command, else the default ones; a usage error if there are none."""
+    targets = given or default_targets()
+    if not targets:
+        raise click.UsageError(
+            f"there is no folder '{DEFAULT_TARGET}' here. Say where the workers are: `iii-runtime {command} app.py`, "
+            "or a folder, or a module."
+        )
+    return targets

@@ -26,7 +26,8 @@ class DevProcess:
         self.data = folder / "data"
         self.lines: list[str] = []
         self._arrived = threading.Condition()
-        command = [sys.executable, "-m", "iii_runtime.cli", "dev", "--data", str(self.data)]
+        # -P, as the script `iii-runtime`: the folder of the workers is not on the path from the start.
+        command = [sys.executable, "-P", "-m", "iii_runtime.cli", "dev", "--data", str(self.data)]
         ports = ["--http-port", "0", "--stream-port", "0"]
         self.process = subprocess.Popen(
             [*command, *ports, *arguments],

@@ -89,6 +89,34 @@ def test_without_the_extra_it_says_what_to_install(project: Project, start: str,
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("name", ["IiiApp", "IiiStacks"])
+def test_the_constructs_without_the_extra_say_what_to_install(tmp_path: Path, name: str) -> None:
+    code = f"""import sys
+sys.modules["aws_cdk"] = None
+from iii_runtime.core.errors import HostError
+try:
+    from iii_runtime.cdk import {name}
+except ImportError as error:
+    assert isinstance(error, HostError)
+    print(error.code, error.message)
+"""
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert result.stderr == ""
+    assert result.stdout == f"extra_missing {name} needs the extra: pip install 'iii-runtime[cdk]'\n"
+
+
+def test_without_targets_and_their_folder_it_asks_where_the_workers_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in ("bundle", "dev"):
+        said = refused(2, command)
+        assert "there is no folder 'functions' here. Say where the workers are" in said
+        assert f"`iii-runtime {command} app.py`" in said
+
+
+@pytest.mark.process
 def test_it_does_without_the_cdk(project: Project) -> None:
     start = "from iii_runtime.cli.main import main; sys.exit(main(['bundle', 'shop.py']))"
     command = [sys.executable, "-c", f"import sys; sys.modules['aws_cdk'] = sys.modules['boto3'] = None; {start}"]

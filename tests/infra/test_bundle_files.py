@@ -6,6 +6,7 @@ import ast
 import compileall
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -196,9 +197,22 @@ def test_what_is_compiled_while_stacks_are_synthesised_does_not_change_the_hash(
     assert keys[0] == keys[1]
 
 
-def test_a_synthesis_without_libraries_says_how_to_get_them(project: Project, discovered: DiscoveredApp) -> None:
-    with pytest.raises(HostError, match="Run `iii-runtime bundle`") as refused:
-        current_bundle(project, Platform("x86_64", "3.13"), discovered)
+@pytest.mark.parametrize(
+    ("changed", "command"),
+    [
+        ({"functions": ("functions",)}, "iii-runtime bundle"),
+        ({}, "iii-runtime bundle shop.py"),
+        ({"functions": ("my jobs", "shop.py")}, "iii-runtime bundle 'my jobs' shop.py"),
+        ({"config": "mine.yaml"}, "iii-runtime bundle --config mine.yaml shop.py"),
+        ({"requirements": "libraries.txt"}, "iii-runtime bundle --requirements libraries.txt shop.py"),
+    ],
+)
+def test_a_synthesis_without_libraries_says_how_to_get_them(
+    project: Project, discovered: DiscoveredApp, changed: dict[str, Any], command: str
+) -> None:
+    (project.root / "libraries.txt").write_text("small\n")
+    with pytest.raises(HostError, match=f"Run `{re.escape(command)}` in the root") as refused:
+        current_bundle(replace(project, **changed), Platform("x86_64", "3.13"), discovered)
     assert refused.value.code == "bundle_missing"
 
 

@@ -111,15 +111,22 @@ def _import_file(file: Path) -> str:
         return importlib.import_module(
             _dotted_name(file.parent if file.stem == "__init__" else file.with_suffix(""))
         ).__name__
+    # Whether this process has imported Python's own already must not decide.
+    if file.stem in sys.stdlib_module_names:
+        raise _name_taken(file, "Python's own")
     _put_on_path(file.parent)
     module = importlib.import_module(file.stem)
     if Path(getattr(module, "__file__", None) or "").resolve() != file:
-        raise HostError(
-            f"{file}: another module is called '{file.stem}' ({getattr(module, '__file__', None) or 'built in'}). "
-            "Rename the file, or make its folder a package with an __init__.py.",
-            code="module_name_taken",
-        )
+        raise _name_taken(file, getattr(module, "__file__", None) or "built in")
     return module.__name__
+
+
+def _name_taken(file: Path, other: str) -> HostError:
+    return HostError(
+        f"{file}: another module is called '{file.stem}' ({other}). Rename the file, or make its folder a package with "
+        "an __init__.py.",
+        code="module_name_taken",
+    )
 
 
 def _dotted_name(path: Path) -> str:
