@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 Source: TypeAlias = Literal["http", "queue", "cron", "topic", "state", "stream", "direct"]
@@ -25,6 +25,7 @@ class Invocation:
         depth: How many functions wait for this one in direct calls.
         traceparent: W3C trace context.
         baggage: W3C baggage.
+        ends_at: When its time is up, on the monotonic clock in seconds; None where that is not known.
     """
 
     id: str
@@ -38,6 +39,7 @@ class Invocation:
     depth: int = 0
     traceparent: str | None = None
     baggage: str | None = None
+    ends_at: float | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_last_attempt(self) -> bool:

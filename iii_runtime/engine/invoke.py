@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from inspect import isawaitable
 from pathlib import Path
@@ -31,6 +33,9 @@ from iii_runtime.ports.meter import Meter, NoMeter
 from iii_runtime.ports.remote_functions import RemoteFunctions
 
 MAX_DEPTH = 64
+LAST_CALLS = timedelta(milliseconds=500)
+"""What a function that is called has beyond the time of its caller: it may be part of the caller's end."""
+
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 
 
@@ -61,14 +66,18 @@ class FunctionInvoker:
         function = self._app.catalog.functions.get(function_id)
         return function is not None and function.plan is None
 
-    async def invoke(self, call: Call) -> Json:
+    async def invoke(self, call: Call, caller: Invocation | None = None) -> Json:
         """Run the function and return its result as JSON: a deep copy that shares nothing with the handler.
+
+        Args:
+            call: What to run.
+            caller: The invocation that waits for it: it has no more than half a second beyond the time of that one.
 
         Raises:
             InvocationError: `function_not_found`, `VALIDATION_FAILED`, `TIMEOUT`, `function_busy` (it did not run), or
                 `invocation_failed` with the handler's exception as `__cause__`.
         """
-        result = await self.invoke_raw(call)
+        result = await self.invoke_raw(call, caller)
         try:
             return to_json(result, "result")
         except PayloadError as error:
@@ -78,7 +87,7 @@ class FunctionInvoker:
                 call.function_id,
             ) from error
 
-    async def invoke_raw(self, call: Call) -> Any:
+    async def invoke_raw(self, call: Call, caller: Invocation | None = None) -> Any:
         """Do what `invoke` does and return the handler's own result, for callers that know more than JSON (http)."""
         function = self._app.function(call.function_id)
         invocation = self._invocation(call)
@@ -88,7 +97,7 @@ class FunctionInvoker:
                 f"function '{call.function_id}' is called {call.depth} levels deep; the limit is {MAX_DEPTH}.",
                 call.function_id,
             )
-        limit = self._limit(function, call)
+        limit = self._limit(function, call, caller)
         if function.plan is None:
             return await self._run_elsewhere(function, call, limit)
         try:
@@ -112,8 +121,11 @@ class FunctionInvoker:
                 "invocation_failed", message_of(error), function.id, handler_stack(error), invocation.id
             ) from error
 
-    def _limit(self, function: FunctionSpec, call: Call) -> timedelta:
+    def _limit(self, function: FunctionSpec, call: Call, caller: Invocation | None) -> timedelta:
         limit, remaining = call.timeout or self._app.timeout_of(function), self.remaining()
+        if caller is not None and caller.ends_at is not None:
+            left = timedelta(seconds=max(caller.ends_at - time.monotonic(), 0))
+            limit = min(limit, left + LAST_CALLS)
         return limit if remaining is None else max(min(limit, remaining), timedelta(0))
 
     async def _run_elsewhere(self, function: FunctionSpec, call: Call, limit: timedelta) -> Json:
@@ -128,12 +140,15 @@ class FunctionInvoker:
             raise InvocationError(error.code, error.message, function.id) from error
 
     async def _run(self, plan: HandlerPlan, call: Call, invocation: Invocation, timeout: timedelta) -> Any:
+        def begin() -> None:
+            enter_invocation(replace(invocation, ends_at=time.monotonic() + timeout.total_seconds()))
+
         def body() -> Any:
-            enter_invocation(invocation)
+            begin()
             return plan.bind(call.payload, call.source, call.metadata)()
 
         def rest() -> Any:
-            enter_invocation(invocation)
+            begin()
             return result
 
         result = await self._executor.run(body, is_async=plan.is_async, timeout=timeout)

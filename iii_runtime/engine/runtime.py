@@ -100,7 +100,7 @@ class Runtime:
                 self.spawn(self._quietly(call, caller))
             return None
         depth = caller.depth + 1 if caller else 0
-        return await self._call(_direct(request, payload, metadata, caller, depth), caller)
+        return await self._call(_direct(request, payload, metadata, caller, depth), caller, is_waited_for=True)
 
     def _check_uses(self, request: TriggerRequest, caller: Invocation | None) -> None:
         function = None if caller is None else self.app.catalog.functions.get(caller.function_id)
@@ -146,18 +146,18 @@ class Runtime:
                 task.cancel()
             await asyncio.gather(*pending, return_exceptions=True)
 
-    async def _call(self, call: Call, caller: Invocation | None) -> Json:
+    async def _call(self, call: Call, caller: Invocation | None, *, is_waited_for: bool) -> Json:
         builtin = self._builtins.get(call.function_id)
         if builtin is not None:
             return copy_json(await builtin(call.payload, caller))
-        return await self.invoker.invoke(call)
+        return await self.invoker.invoke(call, caller if is_waited_for else None)
 
     async def _quietly(self, call: Call, caller: Invocation | None) -> None:
         try:
             if self.stores.remote is not None and call.function_id in self.app.catalog.functions:
                 await self.stores.remote.start(call)
             else:
-                await self._call(call, caller)
+                await self._call(call, caller, is_waited_for=False)
         except IiiError as error:
             _log.error(
                 "void call failed",

@@ -242,6 +242,35 @@ async def test_a_call_beyond_its_timeout_is_a_timeout(worker: Worker, host: Host
         go.set()
 
 
+async def test_who_is_waited_for_has_hardly_more_time_than_who_waits_and_who_is_not_has_its_own(
+    worker: Worker, host: Host
+) -> None:
+    ends: dict[str, float] = {}
+
+    def note(name: str) -> None:
+        invocation = current_invocation()
+        assert invocation is not None
+        assert invocation.ends_at is not None
+        ends[name] = invocation.ends_at
+
+    async def waits(data: Any) -> None:
+        note("waits")
+        await worker.trigger_async({"function_id": "a::called", "payload": "called"})
+        await worker.trigger_async({"function_id": "a::called", "payload": "asked", "timeout_ms": 100})
+        for name, action in (("void", TriggerAction.Void()), ("enqueue", TriggerAction.Enqueue(queue="mail"))):
+            await worker.trigger_async({"function_id": "a::called", "payload": name, "action": action})
+
+    worker.register_function("a::waits", waits, timeout=timedelta(seconds=10))
+    worker.register_function("a::called", note, timeout=timedelta(seconds=25))
+    async with host() as harness:
+        await harness.trigger({"function_id": "a::waits"})
+        await harness.settle()
+    beyond = {name: end - ends["waits"] for name, end in ends.items()}
+    assert 0 < beyond["called"] < 2
+    assert beyond["asked"] < 0
+    assert min(beyond["void"], beyond["enqueue"]) > 10
+
+
 async def test_the_worker_of_a_function_sets_its_default_timeout(host: Host) -> None:
     go = threading.Event()
     hasty = register_worker(options=InitOptions(invocation_timeout_ms=20))

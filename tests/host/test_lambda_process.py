@@ -20,12 +20,16 @@ from iii_runtime.plan.manifest import MANIFEST_NAME, describe_app
 ROOT = Path(__file__).resolve().parents[2]
 
 CODE = """
-import signal, threading, time
+import asyncio, signal, threading, time
 from datetime import timedelta
 from iii_runtime import ApiResponse, Http, Logger, Queue, current_invocation, register_worker
 
 print("imported")
 worker = register_worker(worker_name="bundled")
+
+@worker.function("shop::slow", timeout=timedelta(seconds=60))
+def slow(data):
+    return data
 
 @worker.function("shop::work", triggers=[Queue("jobs"), Http("POST", "/work")], timeout=timedelta(seconds=1))
 def work(data):
@@ -33,6 +37,8 @@ def work(data):
     if job.get("endless"):
         while True:
             time.sleep(0.01)
+    if job.get("calls"):
+        return worker.trigger({"function_id": "shop::slow", "payload": {}})
     Logger().info("working", {"job": job})
     is_main = threading.current_thread() is threading.main_thread()
     return {"status_code": 200, "body": {"main": is_main, "did": job}}
@@ -46,6 +52,13 @@ async def call(data):
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
     if job.get("hung"):
         time.sleep(60)
+    if job.get("calls"):
+        return await worker.trigger_async({"function_id": "shop::slow", "payload": {}})
+    while job.get("stays"):
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
     Logger().info("working", {"job": job})
     return {"status_code": 200, "body": {"did": job}}
 """
@@ -242,11 +255,13 @@ show([time.monotonic() - began < 20, failed_attempts()])
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("job", [{"hung": True, "deaf": True}, {"stays": True}])
 def test_a_handler_that_cannot_be_ended_ends_the_process_once_its_attempt_is_stored_and_nothing_is_acknowledged(
-    in_lambda: Callable[..., Any],
+    in_lambda: Callable[..., Any], job: dict[str, bool]
 ) -> None:
     answers, log, _ = in_lambda(
         MESSAGES
+        + f"job = {job}"
         + """
 end = os._exit
 
@@ -259,7 +274,7 @@ def note_and_end(code):
     end(code)
 
 os._exit = note_and_end
-handler(messages({'n': 1}, {'hung': True, 'deaf': True}, {'n': 2}), context)
+handler(messages({'n': 1}, job, {'n': 2}), context)
 show("an answer")
 """,
         exit_code=EXIT_CODE,
@@ -270,6 +285,43 @@ show("an answer")
     assert worked(log) == [1]
     (line,) = [line for line in log if line.get("name") == "iii_runtime.host"]
     assert line["message"] == "a handler does not end after its timeout, so the process does; no answer can leave"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("function", ["shop::work", "shop::call"])
+def test_a_handler_whose_time_is_up_while_it_waits_for_another_lambda_is_answered_and_that_one_has_hardly_more(
+    in_lambda: Callable[..., Any], function: str
+) -> None:
+    answers, log, _ = in_lambda(
+        """
+import io, threading, time
+end = threading.Event()
+
+class Slow:
+    def invoke(self, *, Payload, **_):
+        bounds.append(json.loads(Payload)["iii"]["call"]["ms"])
+        end.wait(20)
+        return {"StatusCode": 200, "Payload": io.BytesIO(b'{"ok": 1}')}
+
+bounds = []
+Clients.invoking = lambda self, timeout: Slow()
+began = time.monotonic()
+show(handler(http({'calls': True}), context))
+show(handler(call({'calls': True}), context))
+show(handler(call({'n': 3}), context))
+show([time.monotonic() - began < 10, bounds])
+end.set()
+""",
+        III_FUNCTION=function,
+    )
+    requested, called, following, (is_prompt, bounds) = answers
+    assert (requested["statusCode"], json.loads(requested["body"])["error"]["code"]) == (504, "TIMEOUT")
+    assert called["error"]["code"] == "TIMEOUT"
+    assert following["ok"]["body"]["did"] == {"n": 3}
+    assert is_prompt
+    assert len(bounds) == 2
+    assert all(500 < bound <= 1500 for bound in bounds)
+    assert worked(log) == [3]
 
 
 @pytest.mark.process

@@ -154,31 +154,39 @@ def test_an_asynchronous_body_whose_time_is_up_is_cancelled_and_has_a_moment_to_
     assert lines == ["cleaned up", "no outcome within 0.2 s"]
 
 
-def test_an_asynchronous_body_that_will_not_be_cancelled_is_given_up_and_the_next_one_is_served() -> None:
+def test_an_asynchronous_body_that_catches_its_cancellation_has_ended_before_the_next_one_runs_on_the_same_loop() -> (
+    None
+):
     lines = in_a_process("""
-        async def stays():
-            while True:
+        ended = []
+        def catches(times):
+            async def body():
                 try:
-                    await asyncio.sleep(60)
-                except asyncio.CancelledError:
-                    pass
-        async def answers_late():
-            try:
-                await asyncio.sleep(60)
-            except asyncio.CancelledError:
-                return "late"
+                    for _ in range(times):
+                        try:
+                            await asyncio.sleep(60)
+                        except asyncio.CancelledError:
+                            pass
+                    return "late"
+                finally:
+                    ended.append(times)
+            return body
         async def healthy():
-            return "ran"
+            return list(ended), id(asyncio.get_running_loop())
         async def work():
-            for body in (stays, answers_late):
+            loops = set()
+            for times in (1, 2):
                 try:
-                    await run(body, SHORT, is_async=True)
+                    await run(catches(times), SHORT, is_async=True)
                 except DeadlineExceededError as error:
                     print(error)
-            return await run(healthy, LONG, is_async=True)
+                so_far, current = await run(healthy, is_async=True)
+                loops.add(current)
+                print(so_far)
+            return len(loops)
         print(serve(work()))
     """)
-    assert lines == ["no outcome within 0.2 s"] * 2 + ["ran"]
+    assert lines == ["no outcome within 0.2 s", "[1]", "no outcome within 0.2 s", "[1, 2]", "1"]
 
 
 def test_a_body_that_comes_while_an_earlier_one_still_will_not_end_does_not_wait_for_it() -> None:
@@ -293,10 +301,16 @@ DEAF = """
             time.sleep(60)
         async def deaf_async():
             deaf()
+        async def never_cancelled_async():
+            while True:
+                try:
+                    await asyncio.sleep(60)
+                except asyncio.CancelledError:
+                    pass
 """
 
 
-@pytest.mark.parametrize("body", ["deaf", "deaf_async"])
+@pytest.mark.parametrize("body", ["deaf", "deaf_async", "never_cancelled_async"])
 def test_a_body_that_cannot_be_ended_takes_the_process_with_it_once_its_outcome_is_stored(body: str) -> None:
     lines = in_a_process(
         DEAF

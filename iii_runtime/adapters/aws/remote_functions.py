@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -54,6 +55,9 @@ class LambdaFunctions:
     | no such Lambda, no permission, refused request | `InvocationError`, a failed attempt: deployments pass |
     | lost connection, no answer in time | `InvocationError`, a failed attempt: it may have run |
 
+    An Invoke that is waited for has a thread of its own. Whoever waits may cease to, because the time of the caller is
+    up: then its answer is dropped when it comes. The function itself ends by its own bound.
+
     What was interrupted, as if its caller had died with it, is no failed attempt.
     """
 
@@ -90,14 +94,10 @@ class LambdaFunctions:
             name = self._deployment.system_name("dispatcher")
         payload = await pack_call(replace(call, timeout=timeout), self._blobs, self._ids, is_forwarded=is_forwarded)
         try:
-            response = self._clients.invoking(timeout).invoke(
-                FunctionName=name, InvocationType="RequestResponse", Payload=payload
-            )
-            body = response["Payload"].read()
+            answer, has_failed = await asyncio.to_thread(self._invoke, name, payload, timeout)
         except (BotoCoreError, ClientError) as error:
             _raise_failed(error, call.function_id)
-        answer = _decoded(body)
-        if response.get("FunctionError"):
+        if has_failed:
             raise _crash(answer, call.function_id)
         try:
             return await unpack_answer(answer, self._blobs)
@@ -106,6 +106,13 @@ class LambdaFunctions:
         except InvocationError as error:
             error.function_id = error.function_id or call.function_id  # an error of its host names none
             raise
+
+    def _invoke(self, name: str, payload: str, timeout: timedelta) -> tuple[object, bool]:
+        """Return the answer of a Lambda, and whether it is Lambda that speaks and not the function."""
+        response = self._clients.invoking(timeout).invoke(
+            FunctionName=name, InvocationType="RequestResponse", Payload=payload
+        )
+        return _decoded(response["Payload"].read()), bool(response.get("FunctionError"))
 
     async def start(self, call: Call) -> None:
         """Start the function in its Lambda and do not wait for it. It runs at most once.

@@ -44,8 +44,9 @@ class MainLoop:
     def run_until(self, job: Job, timeout: timedelta) -> Outcome:
         """Run a body and return what it came to.
 
-        When its time is up it is cancelled. Then it has half a second for its end. Whatever blocks the loop at that
-        time, or still does at its end, is ended by `TimeUp`.
+        When its time is up it is cancelled. Then it has half a second for its end, and is cancelled again every half
+        second until it has ended: it never goes on beside a later body. Whatever blocks the loop at those times is
+        ended by `TimeUp`.
 
         Args:
             job: The body. Its future stays as it is.
@@ -80,22 +81,18 @@ class _Running:
         self._loop = loop
         self._job = job
         self._task = start_task(loop, job)
-        self._turns = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._has_reacted = False
         self.is_late = False
-        self._is_given_up = False
         job.future.add_done_callback(lambda _: loop.stop())
 
     def run(self, timeout: timedelta) -> bool:
-        """Run the loop until the body has ended, or is given up; False if the alarm rang in the loop's own code."""
-        timers = [
-            self._loop.call_later(timeout.total_seconds(), self._cancel),
-            self._loop.call_later((timeout + AGAIN).total_seconds(), self._give_up),
-        ]
+        """Run the loop until the body has ended; False if the alarm rang in the loop's own code."""
+        self._timer = self._loop.call_later(timeout.total_seconds(), self._cancel)
         try:
             return Alarm(self._is_spared).end_after(timeout + _REACTION, self._run) is not None
         finally:
-            for timer in timers:
-                timer.cancel()
+            self._timer.cancel()
 
     def outcome(self, timeout: timedelta) -> Outcome:
         """Return what the body came to."""
@@ -108,7 +105,7 @@ class _Running:
         return Outcome(error=FunctionBusyError(f"{message} blocked the loop they share."))
 
     def _run(self) -> bool:
-        while not (self._job.future.done() or self._is_given_up):
+        while not self._job.future.done():
             # asyncio lets through what a task raises that a handler started.
             with contextlib.suppress(SystemExit, KeyboardInterrupt):
                 self._loop.run_forever()
@@ -116,17 +113,14 @@ class _Running:
 
     def _cancel(self) -> None:
         if self._task is not None and not self._task.done():
-            self.is_late = True
+            self.is_late = self._has_reacted = True
             self._task.cancel()
-
-    def _give_up(self) -> None:
-        self._is_given_up = True
-        self._loop.stop()
+            self._timer = self._loop.call_later(AGAIN.total_seconds(), self._cancel)
 
     def _is_spared(self) -> bool:
-        """Return whether the alarm spares what runs: the first time, if the loop has cancelled the body by then."""
-        self._turns += 1
-        if self._turns == 1 and self.is_late:
+        """Return whether the alarm spares what runs: if the loop has cancelled the body since it last rang."""
+        if self._has_reacted:
+            self._has_reacted = False
             return True
         if self._task is not None and not self._task.done():
             self.is_late = True
