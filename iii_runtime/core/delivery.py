@@ -15,7 +15,7 @@ from iii_runtime.core.frozen import frozen
 from iii_runtime.core.letter import ErrorLog
 from iii_runtime.core.letter_transport import read_member, with_token
 from iii_runtime.core.message import BlobLink, DeadLetterMember, decode_envelope, encode_envelope, letter_member
-from iii_runtime.core.payload import Json, PayloadError, decode_stored
+from iii_runtime.core.payload import Json, PayloadError, decode_stored, to_json
 from iii_runtime.core.queue import QueueSpec
 from iii_runtime.core.remote import decode_link
 
@@ -231,6 +231,10 @@ def _decide_native(item: MessageItem, incoming: Incoming) -> LetterFate:
 def _wrapped(body: str, member: DeadLetterMember) -> Incoming | None:
     """Return what a letter says around a body that is no envelope; None for the letter of an envelope."""
     fields = cast("dict[str, Json]", decode_stored(body))
+    try:
+        to_json({name: fields.get(name) for name in ("id", "raw", "lb")}, "letter")
+    except PayloadError:
+        return None
     receipt, raw, link = fields.get("id"), fields.get("raw"), fields.get("lb")
     if fields.get("fn") is not None or not isinstance(receipt, str) or not _is_usable(receipt):
         return None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeAlias, cast
 
-from iii_runtime.core.errors import StoreError
+from iii_runtime.core.errors import IiiError, StoreError, message_of
 from iii_runtime.core.frozen import frozen
 from iii_runtime.core.message import (
     ENVELOPE_VERSION,
@@ -17,6 +17,7 @@ from iii_runtime.core.message import (
     ErrorRecord,
     decode_envelope,
     encode_letter,
+    printable,
 )
 from iii_runtime.core.payload import Json, PayloadError, decode_stored, encode_json
 
@@ -128,6 +129,18 @@ def incomplete(receipt: str, queue_name: str, error: StoreError) -> StoreError:
         f"iii-runtime dlq discard {queue_name} {receipt}"
     )
     return StoreError(message, code=error.code)
+
+
+def damage_of(error: IiiError | ValueError) -> StoreError:
+    """Return as an error of the store what was raised because of one letter alone, which others must not suffer from.
+
+    Args:
+        error: What was raised; a `StoreError` is returned as it is.
+    """
+    if isinstance(error, StoreError):
+        return error
+    told = error.message if isinstance(error, IiiError) else f"{type(error).__name__}: {printable(message_of(error))}"
+    return StoreError(f"the letter is damaged, or was edited by hand: {told}", code="store_corrupt")
 
 
 def with_error(log: ErrorLog, attempt: int, error: ErrorRecord) -> ErrorLog:

@@ -14,7 +14,7 @@ from iii_runtime.core.message import (
     DeadLetterMember,
     letter_member,
 )
-from iii_runtime.core.payload import Json, PayloadError, decode_stored, encode_json
+from iii_runtime.core.payload import Json, PayloadError, decode_stored, encode_json, to_json
 from iii_runtime.core.remote import encode_link
 
 MAX_LETTER_BYTES = 256 * 1024
@@ -34,6 +34,7 @@ def read_member(letter: str) -> DeadLetterMember | None:
     if fields is None or not letter.startswith(_START, integer(fields, "cut")):
         return None
     try:
+        to_json(fields, "dead_letter")  # somebody may have written what no store keeps
         member = DeadLetterMember(
             generation=integer(fields, "g"),
             token=text(fields, "tok"),
@@ -48,7 +49,7 @@ def read_member(letter: str) -> DeadLetterMember | None:
             function_id=optional(fields, "fn", str),
             trace=optional(fields, "trace", str),
         )
-    except (LookupError, TypeError):
+    except (LookupError, TypeError, PayloadError):
         return None
     return member if 0 <= member.generation <= _MAX_GENERATION else None
 

@@ -12,7 +12,7 @@ from typing import Literal, cast
 
 from iii_runtime.core.frozen import frozen
 from iii_runtime.core.members import fault, integer, optional, shown_version, text
-from iii_runtime.core.payload import Json, PayloadError, decode_stored, encode_json
+from iii_runtime.core.payload import Json, PayloadError, decode_stored, encode_json, to_json
 
 ENVELOPE_VERSION = 1
 INLINE_LIMIT = 240 * 1024
@@ -218,6 +218,8 @@ def _cut(text: str, limit: int, *, keep_end: bool) -> str:
 
 
 def _envelope(fields: dict[str, object]) -> Envelope:
+    # Somebody may have sent what no store keeps: lone surrogates, integers beyond 64 bits.
+    to_json({name: value for name, value in fields.items() if name not in {"p", "dead_letter"}}, "envelope")
     link = optional(fields, "pl", dict)
     return Envelope(
         receipt=text(fields, "id"),

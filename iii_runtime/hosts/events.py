@@ -114,7 +114,7 @@ def _routed_path(event: Mapping[str, object]) -> str | None:
     names = _PARAMETER.findall(template)
     if not names or not all(isinstance(values.get(name), str) and values[name] for name in names):
         return None
-    return _PARAMETER.sub(lambda found: quote(str(values[found[1]]), safe=""), template)
+    return _PARAMETER.sub(lambda found: _quoted(str(values[found[1]]), f"pathParameters.{found[1]}", ""), template)
 
 
 def _path(raw: str, context: Mapping[str, object]) -> str:
@@ -122,7 +122,14 @@ def _path(raw: str, context: Mapping[str, object]) -> str:
     if ".execute-api." in str(context.get("domainName")) and f"{raw}/".startswith(f"/{stage}/"):
         raw = raw.removeprefix(f"/{stage}") or "/"
     # API Gateway hands over a path that may be decoded already.
-    return quote(raw, safe=_PATH_CHARACTERS)
+    return _quoted(raw, "rawPath", _PATH_CHARACTERS)
+
+
+def _quoted(text: str, what: str, safe: str) -> str:
+    try:
+        return quote(text, safe=safe)
+    except UnicodeEncodeError as error:
+        raise EventUnknownError(f"the event's {what} holds a lone surrogate, which is not a character.") from error
 
 
 def _caller(authorizer: Mapping[str, object]) -> Caller | None:

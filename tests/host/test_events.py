@@ -211,6 +211,18 @@ def test_the_error_of_a_time_that_cannot_be_read_does_not_quote_it(time: str) ->
     assert "secret" not in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"rawPath": "/\ud800", "routeKey": "$default"}, "rawPath"),
+        ({"pathParameters": {"id": "\ud800"}}, "pathParameters.id"),
+    ],
+)
+def test_a_path_that_is_no_text_is_no_known_event(changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(EventUnknownError, match=f"{named} holds a lone surrogate"):
+        parse_event(http_event(**changes))
+
+
 def test_an_sqs_event_is_the_payloads_of_one_queue() -> None:
     assert parse_event(sqs_event('{"n":1}', '"text"', "null")) == QueuePayloads(
         queue="order-payment", message_ids=("m-0", "m-1", "m-2"), payloads=({"n": 1}, "text", None)

@@ -59,6 +59,11 @@ def spoil_text(stage: Stage, receipt: str) -> None:
     stage.services.clients.s3.put_object(Bucket=bucket, Key=object_of(stage, receipt), Body=b"another text")
 
 
+def spoil_bytes(stage: Stage, receipt: str) -> None:
+    bucket = stage.services.deployment.bucket_name
+    stage.services.clients.s3.put_object(Bucket=bucket, Key=object_of(stage, receipt), Body=b"\xff")
+
+
 def lose_payload(stage: Stage, receipt: str) -> None:
     bucket = stage.services.deployment.bucket_name
     stage.services.clients.s3.delete_object(Bucket=bucket, Key=f"payloads/{receipt}")
@@ -188,7 +193,7 @@ class TestOldBlobs:
 class TestLostLetters:
     """Of some letters a part is gone or spoilt: they are listed with the others, stop nobody, and say what to do."""
 
-    @pytest.mark.parametrize("lose", [lose_text, spoil_text, spoil_item, spoil_state])
+    @pytest.mark.parametrize("lose", [lose_text, spoil_text, spoil_bytes, spoil_item, spoil_state])
     async def test_it_is_listed_in_its_place_with_what_is_wrong(self, stage: Stage, lose: Lose) -> None:
         await stage.die(STANDARD, "m1", "m2", "m3", payload=LARGE)
         lose(stage, "m2")
@@ -207,7 +212,7 @@ class TestLostLetters:
         set_attribute(stage, "m2", "dt", {"N": "1.5"})
         assert await stage.listed() == ["m2", "m1"]
 
-    @pytest.mark.parametrize("lose", [lose_text, spoil_text, spoil_item, lose_payload])
+    @pytest.mark.parametrize("lose", [lose_text, spoil_text, spoil_bytes, spoil_item, lose_payload])
     async def test_all_others_are_redriven_and_it_is_told(self, stage: Stage, lose: Lose) -> None:
         await stage.die(STANDARD, "m1", payload=LARGE)
         await (die_linked(stage, "m2") if lose is lose_payload else stage.die(STANDARD, "m2", payload=LARGE))
@@ -240,13 +245,30 @@ class TestLostLetters:
         with pytest.raises(StoreError, match=r"m1 is not complete: .* iii-runtime dlq discard orders m1"):
             await stage.letters.get("m1")
 
-    async def test_one_whose_item_is_spoilt_does_not_keep_the_others_from_being_discarded(self, stage: Stage) -> None:
+    @pytest.mark.parametrize("spoil", [spoil_item, spoil_state])
+    @pytest.mark.parametrize("operation", ["one", "all"])
+    async def test_one_whose_item_is_spoilt_can_be_discarded(self, stage: Stage, spoil: Lose, operation: str) -> None:
+        """It ends for good, whatever generation it was: its copy goes, and no redrive of it runs."""
         await stage.die(STANDARD, "m1", "m2", "m3")
-        spoil_item(stage, "m2")
-        with pytest.raises(LettersLeftError, match="2 discarded, 1 left: the item at M#m2 ") as caught:
-            await stage.letters.discard_all("orders")
-        assert caught.value.done == 2
-        assert await stage.listed() == ["m2"]
+        spoil(stage, "m2")
+        assert not await stage.letters.discard("other", "m2")
+        if operation == "one":
+            assert await stage.letters.discard("orders", "m2")
+            assert await stage.listed() == ["m1", "m3"]
+        else:
+            assert await stage.letters.discard_all("orders") == 3
+            assert await stage.listed() == []
+        assert not await stage.letters.discard("orders", "m2")
+        stage.console_redrive(STANDARD)
+        deliveries = await stage.queue.receive(STANDARD, 10, LEASE)
+        assert "m2" not in [delivery.receipt for delivery in deliveries]
+
+    async def test_the_discard_of_a_spoilt_one_whose_answer_is_lost_is_told_all_the_same(self, stage: Stage) -> None:
+        await stage.die(STANDARD, "m1")
+        spoil_item(stage, "m1")
+        stage.mishaps.begin(lose_at=1)
+        assert await stage.letters.discard("orders", "m1")
+        assert await stage.listed() == []
 
     async def test_a_service_that_refuses_is_no_damage(self, stage: Stage) -> None:
         await stage.die(STANDARD, "m1", payload=LARGE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from iii_runtime.adapters.aws.letter_index import ListedLetter
 from iii_runtime.adapters.aws.look_schedule import AGAIN
 from iii_runtime.adapters.aws.reconciler import HOLD, LIMIT, Reconciled
+from iii_runtime.core.letter import LettersLeftError
 from iii_runtime.core.letter_transport import read_member, with_token
 from iii_runtime.core.queue import QueueSpec
 from iii_runtime.ports.message_queue import Delivery
@@ -53,9 +56,26 @@ async def die_beside_a_moved_copy(stage: Stage) -> None:
     await move(stage, STANDARD)
 
 
+def set_attribute(stage: Stage, receipt: str, name: str, value: Any) -> None:
+    """Edit the item of a message by hand."""
+    stage.services.clients.dynamodb.update_item(
+        TableName=stage.services.deployment.table_name,
+        Key={"pk": {"S": f"M#{receipt}"}, "sk": {"S": "@"}},
+        UpdateExpression="SET #name = :value",
+        ExpressionAttributeNames={"#name": name},
+        ExpressionAttributeValues={":value": value},
+    )
+
+
 def letters_of(stage: Stage, spec: QueueSpec) -> int:
     """Return how many messages the dead-letter queue has."""
     return len(stage.waiting(stage.letter_url(spec)))
+
+
+def lettered(envelope: dict[str, Any], member: dict[str, Any]) -> str:
+    """Return the letter of an envelope and a `dead_letter` member, whatever is in them."""
+    head = json.dumps(envelope)
+    return f'{head[:-1]},"dead_letter":{json.dumps({**member, "cut": len(head) - 1})}}}'
 
 
 def forget_source(parsed: dict[str, Any], **_: object) -> None:
@@ -360,12 +380,7 @@ async def test_a_letter_that_is_damaged_stays_and_holds_up_no_other(
     await stage.die(STANDARD, "m1", payload="x" * 200 * 1024)
     clients, deployment = stage.services.clients, stage.services.deployment
     if damage == "item":
-        clients.dynamodb.update_item(
-            TableName=deployment.table_name,
-            Key={"pk": {"S": "M#m1"}, "sk": {"S": "@"}},
-            UpdateExpression="SET g = :g",
-            ExpressionAttributeValues={":g": {"N": "0.5"}},
-        )
+        set_attribute(stage, "m1", "g", {"N": "0.5"})
     else:
         (text,) = clients.s3.list_objects_v2(Bucket=deployment.bucket_name)["Contents"]
         clients.s3.delete_object(Bucket=deployment.bucket_name, Key=text["Key"])
@@ -376,3 +391,100 @@ async def test_a_letter_that_is_damaged_stays_and_holds_up_no_other(
     assert result.receipts == ["m2"]
     assert "a dead letter cannot be reconciled" in caplog.text
     assert sum('"id":"m1"' in body for body in stage.waiting(stage.letter_url(STANDARD))) == 1
+
+
+SURROGATE, HUGE = "\ud800", 10**40
+_LINK = {"n": 3, "h": "0", "k": SURROGATE}
+
+
+@pytest.mark.parametrize(
+    ("envelope", "member"),
+    [
+        ({"id": SURROGATE}, None),
+        ({"fn": SURROGATE}, None),
+        ({"pl": _LINK, "p": None}, None),
+        ({"at": HUGE}, None),
+        ({"id": SURROGATE}, {}),
+        ({"fn": None, "raw": SURROGATE}, {}),
+        ({"fn": None, "lb": _LINK}, {}),
+        ({"pl": _LINK, "p": None}, {}),
+        ({}, {"tok": SURROGATE}),
+        ({}, {"error": {"type": "E", "message": SURROGATE, "stack": ""}}),
+        *[({}, {name: HUGE}) for name in ("first_at", "failed_at", "attempts", "receives")],
+    ],
+    ids=lambda changes: ascii(changes)[:60],
+)
+async def test_a_body_that_no_store_can_keep_is_listed_and_holds_up_no_other(
+    stage: Stage, envelope: dict[str, Any], member: dict[str, Any] | None
+) -> None:
+    """Somebody has sent it by hand, to the queue or to the dead-letter queue."""
+    letter = json.loads(await die(stage, STANDARD, "m0"))
+    died = letter.pop("dead_letter")
+    for receipt, url in (("x", stage.url(STANDARD)), ("y", stage.letter_url(STANDARD))):
+        sent = {**letter, "id": receipt, **envelope}
+        stage.post(url, json.dumps(sent) if member is None else lettered(sent, {**died, **member}))
+    delivery = await stage.receive_one(STANDARD)
+    assert await stage.queue.bury(delivery, "unreadable", ERROR, 0)
+    assert (await stage.reconciler.reconcile(STANDARD)).adopted == 1
+    listed = await stage.letters.list_letters("orders", 0, 10)
+    assert len(listed) == 3
+    assert await stage.letters.redrive_all(STANDARD) == 3
+    assert '"id":"m0"' in "".join(stage.waiting(stage.url(STANDARD)))
+
+
+async def test_a_letter_that_links_to_no_letter_stays_and_holds_up_no_other(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = await die(stage, STANDARD, "m0")
+    member = json.loads(body)["dead_letter"]
+    text = b"no letter"
+    stage.services.clients.s3.put_object(Bucket=stage.services.deployment.bucket_name, Key="payloads/other", Body=text)
+    link = {"k": "other", "n": len(text), "h": hashlib.sha256(text).hexdigest()}
+    stage.post(stage.letter_url(STANDARD), lettered({"v": 1, "id": "x", "fn": None, "lb": link}, member))
+    stage.post(stage.letter_url(STANDARD), outgoing_message(STANDARD, "m2").body)
+    assert (await stage.reconciler.reconcile(STANDARD)).receipts == ["m2"]
+    assert "a dead letter cannot be reconciled" in caplog.text
+    assert await stage.letters.redrive_all(STANDARD) == 2
+
+
+@pytest.mark.parametrize("value", [{"S": "text"}, {"SS": ["text"]}], ids=["text", "set"])
+async def test_a_message_whose_item_was_spoilt_while_it_lived_is_listed_once_sqs_has_moved_it(
+    stage: Stage, value: Any
+) -> None:
+    await stage.send(STANDARD, "m1")
+    assert await stage.queue.fail(await stage.receive_one(STANDARD), ERROR, timedelta(0))
+    set_attribute(stage, "m1", "n", value)
+    stage.records(stage.url(STANDARD))
+    for _ in range(RECEIVES):
+        stage.clock.advance(LEASE)
+        stage.records(stage.url(STANDARD))
+    await stage.reconciler.reconcile(STANDARD)
+    (listed,) = await stage.letters.list_letters("orders", 0, 10)
+    assert (listed.receipt, listed.cause, listed.error.type) == ("m1", "unreadable", "store_corrupt")
+    with pytest.raises(LettersLeftError, match="0 redriven, 1 left"):
+        await stage.letters.redrive_all(STANDARD)
+    assert await stage.letters.discard("orders", "m1")
+    assert (await stage.reconciler.reconcile(STANDARD)).deleted == 1
+    assert (await stage.listed(), letters_of(stage, STANDARD)) == ([], 0)
+
+
+async def test_a_listed_message_whose_item_is_mended_becomes_a_letter(stage: Stage) -> None:
+    await stage.send(STANDARD, "m1")
+    assert await stage.queue.fail(await stage.receive_one(STANDARD), ERROR, timedelta(0))
+    set_attribute(stage, "m1", "n", {"S": "text"})
+    await move(stage, STANDARD)
+    await stage.reconciler.reconcile(STANDARD)
+    set_attribute(stage, "m1", "n", {"N": "1"})
+    stage.clock.advance(HOLD)
+    assert (await stage.reconciler.reconcile(STANDARD)).adopted == 1
+    (listed,) = await stage.letters.list_letters("orders", 0, 10)
+    assert (listed.receipt, listed.cause, listed.attempts) == ("m1", "native", 1)
+
+
+@pytest.mark.parametrize("state", ["redriven", "discarded"])
+async def test_a_spent_letter_whose_item_is_spoilt_is_not_listed_again(stage: Stage, state: str) -> None:
+    await die_beside_a_moved_copy(stage)
+    await (stage.letters.redrive(STANDARD, "m1") if state == "redriven" else stage.letters.discard("orders", "m1"))
+    set_attribute(stage, "m1", "n", {"S": "text"})
+    await stage.reconciler.reconcile(STANDARD)
+    assert await stage.listed() == []

@@ -141,9 +141,17 @@ class S3BlobStore:
         """Return the text.
 
         Raises:
-            StoreError: `blob_missing`: there is no such blob; else see `failures`.
+            StoreError: `blob_missing`: there is no such blob; `store_corrupt`: it is no text; else see `failures`.
         """
-        return (await self._blobs.get(payload_key(key), called=key)).decode("utf-8")
+        body = await self._blobs.get(payload_key(key), called=key)
+        try:
+            return body.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise StoreError(
+                f"blob {key} is no UTF-8 text, so it is not what was stored. Put a copy of the object back if there is "
+                "one.",
+                code="store_corrupt",
+            ) from error
 
 
 def link_value(link: BlobLink) -> dict[str, Value]:
@@ -168,7 +176,7 @@ def payload_key(key: str) -> str:
     """Return the object key of a payload; a key with letters that S3 may read otherwise is hashed."""
     if _PLAIN_KEY.fullmatch(key):
         return PAYLOADS + key
-    return f"{PAYLOADS}~{hashlib.sha256(key.encode('utf-8')).hexdigest()}"
+    return f"{PAYLOADS}~{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def _is_missing(error: BaseException | None) -> bool:

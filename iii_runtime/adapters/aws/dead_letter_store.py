@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
 from iii_runtime.adapters.aws.letter_index import ListedLetter
-from iii_runtime.adapters.aws.listed_letters import dead_letter, unreadable_letter
+from iii_runtime.adapters.aws.listed_letters import dead_letter, leaving, unreadable_letter
 from iii_runtime.adapters.aws.message_item import Refusal
 from iii_runtime.adapters.aws.message_sender import Post, deduplication_id, parts, sqs_word
 from iii_runtime.adapters.aws.queue_parts import QueueParts
 from iii_runtime.adapters.aws.reconciler import Reconciler
 from iii_runtime.core.delivery import MessageItem
-from iii_runtime.core.errors import StoreError
-from iii_runtime.core.letter import DAMAGES, LettersLeftError, body_of_redriven, incomplete
+from iii_runtime.core.errors import IiiError, StoreError
+from iii_runtime.core.letter import DAMAGES, LettersLeftError, body_of_redriven, damage_of, incomplete
 from iii_runtime.core.letter_transport import REDRIVE_MARK, read_member, travelling, with_token
 from iii_runtime.core.message import BlobLink, DeadLetterMember, decode_envelope
 from iii_runtime.core.payload import PayloadError
@@ -144,10 +143,17 @@ class DynamoDeadLetterStore:
     async def discard(self, queue_name: str, receipt: str) -> bool:
         """End one letter for good; False if it is no letter of this queue. The reconciler removes its copy in SQS.
 
+        One whose item cannot be read is a letter of the queue that lists it.
+
         Raises:
             StoreError: See `failures`.
         """
-        item = await self._items.read(receipt)
+        try:
+            item = await self._items.read(receipt)
+        except StoreError as error:
+            if error.code not in DAMAGES:
+                raise
+            return await self._items.discard_damaged(receipt, queue_name)
         if item is None or not _is_dead(item, queue_name):
             return False
         refused = await self._items.end(receipt, item.generation, "discarded")
@@ -157,7 +163,7 @@ class DynamoDeadLetterStore:
         """Discard the letters present at the start, see `redrive_all` for what SQS has moved; return how many.
 
         Raises:
-            LettersLeftError: The items of some cannot be read, and they stay. All others were discarded.
+            LettersLeftError: Some are damaged in a way that lets nobody discard them. All others were discarded.
             StoreError: See `failures`. Those before the refused one were discarded.
         """
         queue = self._queues().get(queue_name, QueueSpec(name=queue_name))
@@ -165,7 +171,7 @@ class DynamoDeadLetterStore:
         left: dict[str, StoreError] = {}
         for receipts in await self._present(queue, is_known=queue_name in self._queues()):
             for receipt in receipts:
-                with _leaving(left, receipt):
+                with leaving(left, receipt):
                     total += await self.discard(queue_name, receipt)
         if left:
             raise LettersLeftError(queue_name, "discarded", total, left)
@@ -196,7 +202,7 @@ class DynamoDeadLetterStore:
         items = await self._index.items(receipts)
         for receipt in receipts:
             item = items.get(receipt)
-            with _leaving(left, receipt):
+            with leaving(left, receipt):
                 if isinstance(item, StoreError):
                     raise item
                 if item is not None and _is_dead(item, queue.name):
@@ -252,10 +258,10 @@ class DynamoDeadLetterStore:
             return unreadable_letter(entry.receipt, queue_name, entry.died, None, item)
         try:
             return await self._letter(entry.receipt, item)
-        except StoreError as error:
-            if error.code not in DAMAGES:
+        except (IiiError, ValueError) as error:
+            if isinstance(error, StoreError) and error.code not in DAMAGES:
                 raise
-            return unreadable_letter(entry.receipt, queue_name, entry.died, item, error)
+            return unreadable_letter(entry.receipt, queue_name, entry.died, item, damage_of(error))
 
     async def _letter(self, receipt: str, item: MessageItem) -> DeadLetter:
         queue = self._queues().get(item.queue or "")
@@ -281,17 +287,6 @@ def _is_dead(item: MessageItem, queue_name: str) -> bool:
 def _may_be_dead(item: MessageItem | StoreError | None, queue_name: str) -> bool:
     """Return whether a listed letter is one: an item that cannot be read is what its keys in the index say."""
     return isinstance(item, StoreError) or (item is not None and _is_dead(item, queue_name))
-
-
-@contextmanager
-def _leaving(left: dict[str, StoreError], receipt: str) -> Iterator[None]:
-    """Add what is wrong with one letter alone to `left`, and go on."""
-    try:
-        yield
-    except StoreError as error:
-        if error.code not in DAMAGES:
-            raise
-        left[receipt] = error
 
 
 def _has_ended(refused: Refusal, generation: int, state: str) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from iii_runtime.core.delivery import MessageItem
-from iii_runtime.core.errors import StoreError
-from iii_runtime.core.letter import body_of_redriven
+from iii_runtime.core.errors import IiiError, StoreError
+from iii_runtime.core.letter import DAMAGES, body_of_redriven, damage_of
 from iii_runtime.core.message import BlobLink, DeadLetterMember, ErrorRecord, decode_envelope
 from iii_runtime.core.payload import PayloadError
 from iii_runtime.ports.dead_letter import DeadLetter
@@ -44,6 +47,21 @@ def dead_letter(
         size_bytes=size,
         letter=letter,
     )
+
+
+@contextmanager
+def leaving(left: dict[str, StoreError], receipt: str) -> Iterator[None]:
+    """Add what is wrong with one letter alone to `left`, and go on.
+
+    Raises:
+        StoreError: A service refuses; that is no fault of the letter.
+    """
+    try:
+        yield
+    except (IiiError, ValueError) as error:
+        if isinstance(error, StoreError) and error.code not in DAMAGES:
+            raise
+        left[receipt] = damage_of(error)
 
 
 def unreadable_letter(

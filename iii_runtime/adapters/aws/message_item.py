@@ -15,7 +15,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import get_args
@@ -24,6 +25,7 @@ from iii_runtime.adapters.aws.attributes import Item, Value, item_named, reading
 from iii_runtime.adapters.aws.blob_store import link_of, link_value
 from iii_runtime.adapters.aws.table import ONLY, ConditionFailedError, Expression, Table
 from iii_runtime.core.delivery import MessageItem, State
+from iii_runtime.core.errors import StoreError
 from iii_runtime.core.letter import KEPT_ERRORS, ErrorLog, decode_errors, encode_errors, with_error
 from iii_runtime.core.members import integer, one_of, optional, text
 from iii_runtime.core.message import BlobLink, ErrorRecord
@@ -42,6 +44,10 @@ _ERRORS = tuple(f"er{place}" for place in range(KEPT_ERRORS))
 _ALIVE = "attribute_not_exists(pk) OR (g = :g AND attribute_not_exists(st))"
 _UNCOUNTED = "attribute_not_exists(pk) OR (g = :g AND n < :n AND attribute_not_exists(st))"
 _CLAIMABLE = "attribute_not_exists(pk) OR (g < :g AND (attribute_not_exists(st) OR st <> :discarded))"
+_UNLISTED = (
+    "attribute_exists(pk) AND (attribute_not_exists(dq) OR attribute_not_exists(dt)) "
+    "AND (attribute_not_exists(st) OR NOT (st IN (:redriven, :discarded)))"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +132,41 @@ class MessageItems:
         condition = Expression(text="g = :g AND st = :dead", values={":g": generation, ":dead": "dead"})
         return await self._write(receipt, change, condition)
 
+    async def list_damaged(self, receipt: str, queue_name: str, died: int) -> None:
+        """List as dead, in a queue, a message whose item cannot be read: nobody would see it otherwise.
+
+        Nothing changes if it is listed already, or its letter was spent. All else in the item stays as it is, so that
+        it can be mended.
+
+        Args:
+            receipt: The message receipt id.
+            queue_name: The queue it died in.
+            died: Its place in the order of deaths, Unix microseconds.
+        """
+        change = Expression(
+            text="SET dq = :dq, dt = :dt, #ttl = :ttl",
+            names=_NAMES,
+            values={":dq": partition_of(queue_name, receipt), ":dt": died, ":ttl": self._ttl()},
+        )
+        condition = Expression(text=_UNLISTED, values={":redriven": "redriven", ":discarded": "discarded"})
+        with suppress(ConditionFailedError), _whatever_was_there():
+            await self._table.update(item_key(receipt), ONLY, change, condition=condition)
+
+    async def discard_damaged(self, receipt: str, queue_name: str) -> bool:
+        """End for good a listed letter whose item cannot be read; False if the queue does not list it.
+
+        The whole item is replaced: one that is discarded refuses every generation, so which one it was does not matter.
+        """
+        listed: dict[str, Value] = {f":dq{shard}": name for shard, name in enumerate(partitions_of(queue_name))}
+        condition = Expression(text=f"dq IN ({', '.join(listed)})", values=listed)
+        ended: Item = {"pk": item_key(receipt), "sk": ONLY, "g": 0, "n": 0, "st": "discarded", "ttl": self._ttl()}
+        with suppress(ConditionFailedError), _whatever_was_there():
+            await self._table.put(ended, condition=condition)
+        item: MessageItem | None = None
+        with _whatever_was_there():
+            item = await self.read(receipt)
+        return item is not None and item.state == "discarded"
+
     async def _die(
         self,
         receipt: str,
@@ -164,6 +205,16 @@ class MessageItems:
 
     def _ttl(self) -> int:
         return (self._clock.now_ms() + KEPT // timedelta(milliseconds=1)) // 1000
+
+
+@contextmanager
+def _whatever_was_there() -> Iterator[None]:
+    """Go on where the answer to a request holds an item that cannot be read."""
+    try:
+        yield
+    except StoreError as error:
+        if error.code != "store_corrupt":
+            raise
 
 
 def item_key(receipt: str) -> str:

@@ -18,8 +18,8 @@ from iii_runtime.adapters.aws.queue_counts import count_messages
 from iii_runtime.adapters.aws.queue_parts import QueueParts
 from iii_runtime.adapters.aws.receipts import Receipts
 from iii_runtime.core.delivery import Incoming, MessageItem, decide_letter, linked_incoming, read_incoming
-from iii_runtime.core.errors import StoreError
-from iii_runtime.core.letter import DAMAGES, Death, compose_letter
+from iii_runtime.core.errors import IiiError, StoreError
+from iii_runtime.core.letter import DAMAGES, Death, compose_letter, damage_of
 from iii_runtime.core.letter_transport import REDRIVE_MARK, read_member, with_token
 from iii_runtime.core.message import bounded_error
 from iii_runtime.core.queue import QueueSpec
@@ -144,11 +144,12 @@ class Reconciler:
         """Settle a message; one whose item or text is damaged stays, and holds up no other."""
         try:
             await self._settle(look, message)
-        except StoreError as error:
-            if error.code not in DAMAGES:
+        except (IiiError, ValueError) as error:
+            if isinstance(error, StoreError) and error.code not in DAMAGES:
                 raise
-            fields = {"queue": look.queue.name, "message_id": message["MessageId"], "error": error.message}
-            _log.error("a dead letter cannot be reconciled", extra={"iii": {**fields, "code": error.code}})
+            damage = damage_of(error)
+            fields = {"queue": look.queue.name, "message_id": message["MessageId"], "error": damage.message}
+            _log.error("a dead letter cannot be reconciled", extra={"iii": {**fields, "code": damage.code}})
             self._hold(look, message)
 
     async def _settle(self, look: _Look, message: MessageTypeDef) -> None:
@@ -156,7 +157,13 @@ class Reconciler:
         if found.incoming.is_newer:
             self._hold(look, message)
             return
-        item = await self._items.read(found.incoming.receipt)
+        try:
+            item = await self._items.read(found.incoming.receipt)
+        except StoreError as error:
+            if error.code in DAMAGES and found.is_native:
+                died = self._clock.now_ms() * 1000
+                await self._items.list_damaged(found.incoming.receipt, look.queue.name, died)
+            raise
         fate = decide_letter(item, found.incoming, is_native=found.is_native)
         if fate == "keep":
             await self._keep(look, message, found.incoming)
