@@ -14,7 +14,14 @@ from typing import Literal, TypeAlias, cast
 from iii_runtime.core.frozen import frozen
 from iii_runtime.core.letter import ErrorLog
 from iii_runtime.core.letter_transport import read_member, with_token
-from iii_runtime.core.message import BlobLink, DeadLetterMember, decode_envelope, encode_envelope, letter_member
+from iii_runtime.core.message import (
+    BlobLink,
+    DeadLetterMember,
+    decode_envelope,
+    encode_envelope,
+    is_receipt,
+    letter_member,
+)
 from iii_runtime.core.payload import Json, PayloadError, decode_stored, to_json
 from iii_runtime.core.queue import QueueSpec
 from iii_runtime.core.remote import decode_link
@@ -24,7 +31,6 @@ LONGEST_HIDE = timedelta(hours=12)
 
 _HIDE_MARGIN = timedelta(minutes=1)
 _EARLY = timedelta(seconds=2)
-_MAX_RECEIPT = 256
 
 State: TypeAlias = Literal["alive", "dead", "redriven", "discarded"]
 
@@ -134,8 +140,6 @@ def read_incoming(body: str, message_id: str, queue: QueueSpec) -> Incoming:
         envelope = decode_envelope(body)
     except PayloadError as error:
         return Incoming(receipt=message_id, body=body, is_newer=error.code == "envelope_newer")
-    if not _is_usable(envelope.receipt):
-        return Incoming(receipt=message_id, body=body)
     receipt = envelope.receipt if queue.topic is None else subscription_receipt(envelope.receipt, queue.name)
     if member is not None:
         return _redriven(receipt, body, member)
@@ -216,10 +220,6 @@ def visibility_s(delay: timedelta, age: timedelta) -> int:
     return max(min(seconds, left), 0)
 
 
-def _is_usable(receipt: str) -> bool:
-    return 0 < len(receipt) <= _MAX_RECEIPT
-
-
 def _decide_native(item: MessageItem, incoming: Incoming) -> LetterFate:
     if item.generation != incoming.generation:
         return "adopt" if item.generation < incoming.generation else "delete"
@@ -236,7 +236,7 @@ def _wrapped(body: str, member: DeadLetterMember) -> Incoming | None:
     except PayloadError:
         return None
     receipt, raw, link = fields.get("id"), fields.get("raw"), fields.get("lb")
-    if fields.get("fn") is not None or not isinstance(receipt, str) or not _is_usable(receipt):
+    if fields.get("fn") is not None or not isinstance(receipt, str) or not is_receipt(receipt):
         return None
     if isinstance(raw, str):
         return _redriven(receipt, raw, member)

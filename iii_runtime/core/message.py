@@ -15,6 +15,8 @@ from iii_runtime.core.members import fault, integer, optional, shown_version, te
 from iii_runtime.core.payload import Json, PayloadError, decode_stored, encode_json, to_json
 
 ENVELOPE_VERSION = 1
+MAX_RECEIPT = 256
+"""Characters of the longest receipt; a longer one has no place in the key of an item."""
 INLINE_LIMIT = 240 * 1024
 """Largest body kept in the message itself; a larger payload travels as a blob link."""
 
@@ -167,6 +169,11 @@ def decode_envelope(body: str) -> Envelope:
     return envelope
 
 
+def is_receipt(receipt: str) -> bool:
+    """Return whether a message can be known by this id."""
+    return 0 < len(receipt) <= MAX_RECEIPT
+
+
 def encode_letter(body: str, member: DeadLetterMember) -> str:
     """Return the letter of a dead message: its enqueued body byte for byte, and the `dead_letter` member last."""
     cut = enqueued_length(body)
@@ -221,8 +228,11 @@ def _envelope(fields: dict[str, object]) -> Envelope:
     # Somebody may have sent what no store keeps: lone surrogates, integers beyond 64 bits.
     to_json({name: value for name, value in fields.items() if name not in {"p", "dead_letter"}}, "envelope")
     link = optional(fields, "pl", dict)
+    receipt = text(fields, "id")
+    if not is_receipt(receipt):
+        raise ValueError("member 'id' is no receipt")
     return Envelope(
-        receipt=text(fields, "id"),
+        receipt=receipt,
         function_id=text(fields, "fn"),
         queue=text(fields, "q"),
         accepted_ms=integer(fields, "at"),

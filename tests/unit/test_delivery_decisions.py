@@ -234,3 +234,11 @@ def test_a_subscription_has_a_receipt_of_its_own_and_always_the_same() -> None:
 )
 def test_a_message_is_hidden_for_whole_seconds_within_what_sqs_grants(delay_s: float, age_s: int, seconds: int) -> None:
     assert visibility_s(timedelta(seconds=delay_s), timedelta(seconds=age_s)) == seconds
+
+
+@pytest.mark.parametrize("receipt", ["", "i" * 257])
+def test_the_letter_of_a_body_with_an_unusable_id_keeps_the_id_it_was_given(receipt: str) -> None:
+    body = envelope(receipt=receipt)
+    assert read_incoming(body, "m1", QUEUE).receipt == "m1"
+    again = read_incoming(letter(body), "another message", QUEUE)
+    assert (again.receipt, again.body, again.generation) == ("m1", body, 1)
