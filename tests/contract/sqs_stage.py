@@ -121,6 +121,16 @@ class Stage:
         """Return where a queue is."""
         return self.services.deployment.queue_url(self.services.deployment.queue_name(spec))
 
+    def set_attribute(self, receipt: str, name: str, value: Any) -> None:
+        """Edit the item of a message by hand."""
+        self.services.clients.dynamodb.update_item(
+            TableName=self.services.deployment.table_name,
+            Key={"pk": {"S": f"M#{receipt}"}, "sk": {"S": "@"}},
+            UpdateExpression="SET #name = :value",
+            ExpressionAttributeNames={"#name": name},
+            ExpressionAttributeValues={":value": value},
+        )
+
     def letter_url(self, spec: QueueSpec) -> str:
         """Return where a dead-letter queue is."""
         return self.services.deployment.queue_url(self.services.deployment.letter_queue_name(spec))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from botocore.exceptions import ConnectionClosedError
@@ -69,22 +68,12 @@ def lose_payload(stage: Stage, receipt: str) -> None:
     stage.services.clients.s3.delete_object(Bucket=bucket, Key=f"payloads/{receipt}")
 
 
-def set_attribute(stage: Stage, receipt: str, name: str, value: Any) -> None:
-    stage.services.clients.dynamodb.update_item(
-        TableName=stage.services.deployment.table_name,
-        Key={"pk": {"S": f"M#{receipt}"}, "sk": {"S": "@"}},
-        UpdateExpression="SET #name = :value",
-        ExpressionAttributeNames={"#name": name},
-        ExpressionAttributeValues={":value": value},
-    )
-
-
 def spoil_item(stage: Stage, receipt: str) -> None:
-    set_attribute(stage, receipt, "g", {"N": "0.5"})
+    stage.set_attribute(receipt, "g", {"N": "0.5"})
 
 
 def spoil_state(stage: Stage, receipt: str) -> None:
-    set_attribute(stage, receipt, "st", {"SS": ["dead"]})
+    stage.set_attribute(receipt, "st", {"SS": ["dead"]})
 
 
 class TestCalls:
@@ -209,7 +198,7 @@ class TestLostLetters:
 
     async def test_one_whose_place_in_the_order_is_spoilt_comes_first(self, stage: Stage) -> None:
         await stage.die(STANDARD, "m1", "m2")
-        set_attribute(stage, "m2", "dt", {"N": "1.5"})
+        stage.set_attribute("m2", "dt", {"N": "1.5"})
         assert await stage.listed() == ["m2", "m1"]
 
     @pytest.mark.parametrize("lose", [lose_text, spoil_text, spoil_bytes, spoil_item, lose_payload])

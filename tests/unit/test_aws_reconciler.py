@@ -56,17 +56,6 @@ async def die_beside_a_moved_copy(stage: Stage) -> None:
     await move(stage, STANDARD)
 
 
-def set_attribute(stage: Stage, receipt: str, name: str, value: Any) -> None:
-    """Edit the item of a message by hand."""
-    stage.services.clients.dynamodb.update_item(
-        TableName=stage.services.deployment.table_name,
-        Key={"pk": {"S": f"M#{receipt}"}, "sk": {"S": "@"}},
-        UpdateExpression="SET #name = :value",
-        ExpressionAttributeNames={"#name": name},
-        ExpressionAttributeValues={":value": value},
-    )
-
-
 def letters_of(stage: Stage, spec: QueueSpec) -> int:
     """Return how many messages the dead-letter queue has."""
     return len(stage.waiting(stage.letter_url(spec)))
@@ -380,7 +369,7 @@ async def test_a_letter_that_is_damaged_stays_and_holds_up_no_other(
     await stage.die(STANDARD, "m1", payload="x" * 200 * 1024)
     clients, deployment = stage.services.clients, stage.services.deployment
     if damage == "item":
-        set_attribute(stage, "m1", "g", {"N": "0.5"})
+        stage.set_attribute("m1", "g", {"N": "0.5"})
     else:
         (text,) = clients.s3.list_objects_v2(Bucket=deployment.bucket_name)["Contents"]
         clients.s3.delete_object(Bucket=deployment.bucket_name, Key=text["Key"])
@@ -453,7 +442,7 @@ async def test_a_message_whose_item_was_spoilt_while_it_lived_is_listed_once_sqs
 ) -> None:
     await stage.send(STANDARD, "m1")
     assert await stage.queue.fail(await stage.receive_one(STANDARD), ERROR, timedelta(0))
-    set_attribute(stage, "m1", "n", value)
+    stage.set_attribute("m1", "n", value)
     stage.records(stage.url(STANDARD))
     for _ in range(RECEIVES):
         stage.clock.advance(LEASE)
@@ -471,10 +460,10 @@ async def test_a_message_whose_item_was_spoilt_while_it_lived_is_listed_once_sqs
 async def test_a_listed_message_whose_item_is_mended_becomes_a_letter(stage: Stage) -> None:
     await stage.send(STANDARD, "m1")
     assert await stage.queue.fail(await stage.receive_one(STANDARD), ERROR, timedelta(0))
-    set_attribute(stage, "m1", "n", {"S": "text"})
+    stage.set_attribute("m1", "n", {"S": "text"})
     await move(stage, STANDARD)
     await stage.reconciler.reconcile(STANDARD)
-    set_attribute(stage, "m1", "n", {"N": "1"})
+    stage.set_attribute("m1", "n", {"N": "1"})
     stage.clock.advance(HOLD)
     assert (await stage.reconciler.reconcile(STANDARD)).adopted == 1
     (listed,) = await stage.letters.list_letters("orders", 0, 10)
@@ -485,6 +474,6 @@ async def test_a_listed_message_whose_item_is_mended_becomes_a_letter(stage: Sta
 async def test_a_spent_letter_whose_item_is_spoilt_is_not_listed_again(stage: Stage, state: str) -> None:
     await die_beside_a_moved_copy(stage)
     await (stage.letters.redrive(STANDARD, "m1") if state == "redriven" else stage.letters.discard("orders", "m1"))
-    set_attribute(stage, "m1", "n", {"S": "text"})
+    stage.set_attribute("m1", "n", {"S": "text"})
     await stage.reconciler.reconcile(STANDARD)
     assert await stage.listed() == []
