@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 STAGE ?= dev
+# How many processes share the tests out; by default one for each core, and with 0 none.
+JOBS ?= auto
 VENV := .venv
 BIN := $(VENV)/bin
 # Newer than pyproject.toml and constraints.txt once they are installed: what a host needs, and everything. The CDK alone
@@ -25,8 +27,9 @@ demo: $(HOST) ## Watch the order pipeline at work; ends by itself
 dev: $(HOST) ## Run the order pipeline on this machine until Ctrl-C; its data stays in ./data
 	$(BIN)/iii-runtime dev functions
 
+# Many tests start Python, which takes half as long with what it has compiled before.
 test: $(INSTALLED) ## Run all tests
-	$(BIN)/python -m pytest
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(JOBS)
 
 e2e: $(INSTALLED) $(EMULATED) $(CDK) ## Deploy to a local emulator of AWS with the CDK, and drive what came of it
 	$(BIN)/python -m pytest tests/e2e --timeout 600 -p no:randomly

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 
+import pytest
 from hypothesis import settings
+
+from tests.told import TOLD
 
 # A busy machine is no counterexample: times are measured elsewhere, never asserted.
 settings.register_profile("unhurried", deadline=None)
@@ -16,3 +20,19 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Share the tests out as `tests.spread` says, where there are several processes."""
+    from tests.spread import Spread  # xdist, which the run of one file does not load
+
+    return Spread(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests have to tell: a process of several has no terminal."""
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for name, text in report.user_properties:
+            if name == TOLD:
+                terminalreporter.write(str(text))

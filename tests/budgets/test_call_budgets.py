@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +16,7 @@ from tests.aws.counting import Counting, bought_by_mappings
 from tests.aws.orders import STEPS, OrderStage, deployed_orders
 from tests.aws.prices import prices
 from tests.aws.simulator import Simulator
+from tests.told import TOLD
 
 NAME = "shop-dev-f-{}"
 QUEUES = {
@@ -141,7 +141,9 @@ PRICE = 23.90
 """Of a million orders, in the currency of the price list."""
 
 
-def test_an_order_asks_for_no_more_than_it_did_and_its_price_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_order_asks_for_no_more_than_it_did_and_its_price_is_known(
+    record_property: Callable[[str, object], None],
+) -> None:
     with deployed_orders() as stage:
         counting = Counting(stage.simulator.cloud)
         stage.simulator.lambdas.overseer = counting
@@ -150,8 +152,7 @@ def test_an_order_asks_for_no_more_than_it_did_and_its_price_is_known(capsys: py
         stage.simulator.lambdas.overseer = None
         assert stage.steps("ord-ok") == STEPS
         bought = bought_by(stage, counting)
-    with capsys.disabled():
-        sys.stdout.write(report(counting, bought))
+    record_property(TOLD, report(counting, bought))
     asked = {label: dict(Counter(counting.calls_of(name))) for label, name in names(stage).items()}
     assert asked == ORDER, "more than before? If it is meant, store the new numbers"
     assert round(prices().of(bought) * 1_000_000, 2) == PRICE

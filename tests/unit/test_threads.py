@@ -28,7 +28,7 @@ from iii_runtime.engine.runtime import Runtime
 from iii_runtime.hosts.loop_invoker import LoopInvoker
 from iii_runtime.testing.clock import SequenceIds, SkipClock
 from iii_runtime.testing.stores import memory_stores
-from tests.patience import eventually
+from tests.patience import PATIENCE_S, eventually
 
 LONG = timedelta(seconds=20)
 SHORT = timedelta(milliseconds=20)
@@ -53,6 +53,17 @@ class Endless:
             await asyncio.Event().wait()
         finally:
             self.cancelled.set()
+
+
+@pytest.fixture(autouse=True)
+def loops_ended() -> Iterator[None]:
+    """Let no loop that was blocked react, and log it, in a later test; those of `executor` are closed before."""
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        if thread.name == "iii-handlers":
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive(), "a loop of async handlers goes on after its test"
 
 
 @pytest.fixture
