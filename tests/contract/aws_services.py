@@ -137,7 +137,9 @@ def create_table(clients: Clients, deployment: Deployment) -> None:
 
 def create_bucket(clients: Clients, deployment: Deployment) -> None:
     """Create the bucket of blobs."""
-    clients.s3.create_bucket(Bucket=deployment.bucket_name)
+    place: Any = {} if deployment.region == "us-east-1" else {"LocationConstraint": deployment.region}
+    more: Any = {"CreateBucketConfiguration": place} if place else {}
+    clients.s3.create_bucket(Bucket=deployment.bucket_name, **more)
 
 
 def create_queues(

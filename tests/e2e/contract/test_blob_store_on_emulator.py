@@ -1,0 +1,3 @@
+"""The contract of tests/contract/test_blob_store_contract.py on the emulator."""
+
+from tests.contract.test_blob_store_contract import *  # noqa: F403 - the same tests, on other adapters

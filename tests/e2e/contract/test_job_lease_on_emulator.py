@@ -1,0 +1,3 @@
+"""The contract of tests/contract/test_job_lease_contract.py on the emulator."""
+
+from tests.contract.test_job_lease_contract import *  # noqa: F403 - the same tests, on other adapters
