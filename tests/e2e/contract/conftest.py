@@ -16,7 +16,7 @@ from iii_runtime.adapters.aws.clients import Clients
 from iii_runtime.engine.stores import Stores
 from iii_runtime.hosts.aws_lambda.stores import aws_stores
 from iii_runtime.plan.names import Deployment
-from iii_runtime.ports.clock import Clock, IdSource
+from iii_runtime.ports.clock import Clock
 from iii_runtime.testing.clock import SequenceIds, SkipClock
 from tests.contract.aws_services import NOT_FAITHFUL, Services, create_bucket, create_table
 from tests.contract.conftest import LARGEST_STATE_VALUE, RESPONSE_LEASE, Wakes
@@ -30,11 +30,6 @@ _stages = itertools.count(1)
 @pytest.fixture
 def clock() -> SkipClock:
     return SkipClock()
-
-
-@pytest.fixture
-def ids() -> IdSource:
-    return SequenceIds()
 
 
 @pytest.fixture
@@ -75,7 +70,7 @@ def services(clients: Clients) -> Services:
 
 
 @pytest.fixture
-def stores(backend: str, services: Services, clock: SkipClock, wakes: Wakes) -> Stores:
+def stores(backend: str, services: Services, clock: Clock, wakes: Wakes) -> Stores:
     ids = SequenceIds()
     wakes.change_records = services.change_records
     queue, letters, _ = stage_queues(services, clock, ids)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -15,7 +16,8 @@ from botocore.exceptions import ConnectionClosedError
 
 from iii_runtime.adapters.aws.clients import Clients
 from iii_runtime.adapters.aws.connections import DynamoConnections
-from iii_runtime.adapters.aws.table import Table
+from iii_runtime.adapters.aws.table import Expression, Table
+from iii_runtime.adapters.aws.transactions import Transactions
 from iii_runtime.adapters.system import SystemClock, Uuid4Source
 from iii_runtime.core.change import StateChange
 from iii_runtime.core.errors import StoreError
@@ -58,7 +60,7 @@ def in_threads(work: Callable[[int], Coroutine[Any, Any, T]], times: int = THREA
 
 
 async def unless_others_are_faster(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Do it again while it is refused because others wrote each time: on a clock that waits for nobody, they do."""
+    """Do it again while it is refused because others wrote each time."""
     while True:
         try:
             await work()
@@ -69,20 +71,28 @@ async def unless_others_are_faster(work: Callable[[], Coroutine[Any, Any, object
             return
 
 
-async def unless_beaten(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Return what `work` comes to, tried again for as long as others were faster each time; then it did nothing."""
-    while True:
-        try:
-            return await work()
-        except IiiError as error:
-            if error.code != "store_conflict":
-                raise
-
-
 def connections_of(services: Services) -> DynamoConnections:
     clock = SystemClock()
     table = Table(services.clients, services.deployment.table_name, clock)
     return DynamoConnections(services.clients, table, clock, Uuid4Source())
+
+
+@contextmanager
+def losing_one_reply(services: Services) -> Iterator[None]:
+    """Let the first transaction be carried out and its reply be lost."""
+    lost = iter([True])
+
+    def lose(**_: object) -> None:
+        if next(lost, False):
+            raise ConnectionClosedError(endpoint_url="https://aws")
+
+    events = services.clients.dynamodb.meta.events
+    events.register_last("after-call.dynamodb.TransactWriteItems", lose)
+    try:
+        yield
+    finally:
+        events.unregister("after-call.dynamodb.TransactWriteItems", lose)
+    assert next(lost, None) is None, "no reply was lost"
 
 
 def joined(number: int) -> Subscription:
@@ -112,21 +122,22 @@ class TestTransactions:
     async def test_a_transaction_whose_reply_is_lost_is_carried_out_once(self, services: Services) -> None:
         connections = connections_of(services)
         await connections.register("c1")
-        lost = iter([True])
-
-        def lose(**_: object) -> None:
-            if next(lost, False):
-                raise ConnectionClosedError(endpoint_url="https://aws")
-
-        events = services.clients.dynamodb.meta.events
-        events.register_last("after-call.dynamodb.TransactWriteItems", lose)
-        try:
+        with losing_one_reply(services):
             await connections.join("c1", joined(1), most=5)
-        finally:
-            events.unregister("after-call.dynamodb.TransactWriteItems", lose)
-        assert next(lost, None) is None, "no reply was lost"
         assert (await self._row(services))["n"] == {"N": "1"}
         assert [member.subscription for member in await connections.members("orders", "g1")] == [joined(1)]
+
+    async def test_what_adds_without_a_condition_of_its_own_adds_once_though_it_is_sent_again(
+        self, services: Services
+    ) -> None:
+        clock = SystemClock()
+        table = Table(services.clients, services.deployment.table_name, clock)
+        transactions = Transactions(services.clients, table, clock, Uuid4Source())
+        await table.put({"pk": "W#c1", "sk": "@", "n": 0})
+        add = Expression(text="ADD n :one", values={":one": 1})
+        with losing_one_reply(services):
+            await transactions.run([transactions.update("W#c1", "@", add, Expression(text="attribute_exists(pk)"))])
+        assert (await self._row(services))["n"] == {"N": "1"}
 
     async def _row(self, services: Services) -> dict[str, Any]:
         key: Any = {"pk": {"S": "W#c1"}, "sk": {"S": "@"}}
@@ -135,15 +146,11 @@ class TestTransactions:
 
 
 class _InRealTime:
-    """Tests whose threads wait for each other, and share one source of ids."""
+    """Tests whose threads wait at the same time, which no clock of one thread can serve."""
 
     @pytest.fixture
     def clock(self) -> SystemClock:
         return SystemClock()
-
-    @pytest.fixture
-    def ids(self) -> Uuid4Source:
-        return Uuid4Source()
 
 
 class TestThreads(_InRealTime):
