@@ -38,6 +38,9 @@ class InvocationError(IiiError):
               concurrency is used up; `not_in_uses`, its caller's `uses` does not name it; `not_forwarded`, the
               dispatcher of a stage does not run it for whoever asked.
             - The store of a function that runs elsewhere: the code of its `StoreError`; they are listed there.
+            - A workflow: `workflow_not_found`; `workflow_id_invalid`, its input has none where it should;
+              `workflows_unavailable`, this host cannot run workflows yet; `run_failed`, `run_cancelled`,
+              `run_terminated`, `run_timed_out`: its run has ended without a result.
             - Enqueue: `enqueue_error`, always an `EnqueueError`, whose `reason` tells more.
             - `state::*`: `SET_ERROR`, `GET_ERROR`, `DELETE_ERROR`, `UPDATE_ERROR`, `LIST_ERROR`, `LIST_GROUPS_ERROR`,
               `VALUE_TOO_LARGE`.

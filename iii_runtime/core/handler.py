@@ -83,8 +83,30 @@ def plan_raw_handler(handler: Handler) -> HandlerPlan:
     return HandlerPlan(handler=handler, is_async=_is_async(handler), parameters=tuple(parameters))
 
 
-def plan_typed_handler(handler: Handler, function_id: str) -> HandlerPlan:
+def plan_workflow(handler: Handler, function_id: str) -> HandlerPlan:
+    """Plan a workflow: its first parameter is the workflow's context, the others are as in `plan_typed_handler`.
+
+    Raises:
+        RegistrationError: It is no `async def`, has no parameter for its context, or one that nothing can be passed
+            for.
+    """
+    if not _is_async(handler):
+        raise RegistrationError(f"workflow '{function_id}' must be an `async def`, at {source_of(handler)}.")
+    first = next(iter(_parameters(handler)), None)
+    if first is None or first.kind not in _POSITIONAL:
+        raise RegistrationError(
+            f"workflow '{function_id}' needs a first parameter for its context, such as `ctx`, at {source_of(handler)}."
+        )
+    return plan_typed_handler(handler, function_id, skip=1)
+
+
+def plan_typed_handler(handler: Handler, function_id: str, *, skip: int = 0) -> HandlerPlan:
     """Plan a decorated handler: pydantic models are validated, `ApiRequest` gets the request.
+
+    Args:
+        handler: What is called.
+        function_id: Its id, for errors.
+        skip: How many parameters, from the first on, are filled in by somebody else.
 
     Raises:
         RegistrationError: A required parameter that nothing can be passed for, or type hints that cannot be resolved.
@@ -92,7 +114,7 @@ def plan_typed_handler(handler: Handler, function_id: str) -> HandlerPlan:
     hints = _hints(handler)
     parameters: list[ParameterPlan] = []
     has_gap = False
-    for parameter in _parameters(handler):
+    for parameter in _parameters(handler)[skip:]:
         role, model = _role(parameter, hints.get(parameter.name), taken={p.role for p in parameters})
         if role is not None:
             is_keyword = parameter.kind is inspect.Parameter.KEYWORD_ONLY or has_gap

@@ -204,9 +204,9 @@ def letter_member(body: str) -> dict[str, Json] | None:
 def bounded_error(type_name: str, message: str, stack: str = "") -> ErrorRecord:
     """Return an error record cut to what a letter may hold; the end of a stack is what tells."""
     return ErrorRecord(
-        type=_cut(printable(type_name), 256, keep_end=False),
-        message=_cut(printable(message), MAX_ERROR_BYTES, keep_end=False),
-        stack=_cut(printable(stack), MAX_STACK_BYTES, keep_end=True),
+        type=bounded_text(printable(type_name), 256),
+        message=bounded_text(printable(message), MAX_ERROR_BYTES),
+        stack=bounded_text(printable(stack), MAX_STACK_BYTES, keep_end=True),
     )
 
 
@@ -215,7 +215,7 @@ def printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _cut(text: str, limit: int, *, keep_end: bool) -> str:
+def bounded_text(text: str, limit: int, *, keep_end: bool = False) -> str:
     """Return as much of `text` as has at most `limit` bytes as JSON, where one character takes 1 to 12."""
     text = text[-limit:] if keep_end else text[:limit]
     while (surplus := len(json.dumps(text)) - 2 - limit) > 0:

@@ -6,13 +6,16 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import field, replace
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from iii_runtime.core.errors import RegistrationError
 from iii_runtime.core.frozen import frozen
 from iii_runtime.core.function_options import FunctionOptions
 from iii_runtime.core.handler import HandlerPlan
 from iii_runtime.core.triggers import TYPE_NAMES, TriggerKind, UnknownTrigger
+
+if TYPE_CHECKING:
+    from iii_runtime.core.workflow.registration import WorkflowOptions
 
 RESERVED_PREFIXES = ("state::", "stream::", "iii::", "engine::")
 RESERVED_IDS = frozenset({"publish", "enqueue"})
@@ -33,6 +36,7 @@ class FunctionSpec:
         source: Where it is written, `file:line`.
         options: What it asks of its host.
         module: Dotted name of the module that registered it.
+        workflow: How its runs are started and bounded, if it is a workflow.
     """
 
     id: str
@@ -45,6 +49,7 @@ class FunctionSpec:
     source: str = ""
     options: FunctionOptions = field(default_factory=FunctionOptions)
     module: str = ""
+    workflow: WorkflowOptions | None = None
 
 
 @frozen(kw_only=True)

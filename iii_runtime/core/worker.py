@@ -8,17 +8,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import Any, Protocol, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 
 from iii_runtime.core.errors import NotAttachedError, RegistrationError
 from iii_runtime.core.function_options import FunctionSettings
 from iii_runtime.core.function_options import read_options as read_function_options
-from iii_runtime.core.handler import Handler, plan_raw_handler, plan_typed_handler, source_of
+from iii_runtime.core.handler import Handler, plan_raw_handler, plan_typed_handler, plan_workflow, source_of
 from iii_runtime.core.payload import PayloadError, check_name
 from iii_runtime.core.registry import FunctionSpec, Registry
 from iii_runtime.core.trigger_request import TriggerRequest, parse_trigger_request
 from iii_runtime.core.triggers import TriggerKind, UnknownTrigger
 from iii_runtime.core.worker_options import InitOptions, read_options
+
+if TYPE_CHECKING:
+    from iii_runtime.core.workflow.registration import WorkflowSettings
 
 HandlerT = TypeVar("HandlerT", bound=Handler)
 
@@ -179,8 +182,74 @@ class Worker:
             RegistrationError: The id, the handler's parameters or a trigger cannot work; nothing is registered then.
         """
         _check_function_id(function_id)
-        kinds = tuple(triggers)
         asked, module = read_function_options(options, function_id), _calling_module()
+        return self._registering(
+            function_id,
+            tuple(triggers),
+            lambda handler: FunctionSpec(
+                id=function_id,
+                plan=plan_typed_handler(handler, function_id),
+                description=description or _first_line(handler.__doc__),
+                metadata=metadata,
+                timeout=_check_timeout(timeout, function_id),
+                source=source_of(handler),
+                options=asked,
+                module=module,
+            ),
+        )
+
+    def workflow(
+        self,
+        function_id: str,
+        *,
+        triggers: Iterable[TriggerKind] = (),
+        description: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        timeout: timedelta | None = None,
+        **options: Unpack[WorkflowSettings],
+    ) -> Callable[[HandlerT], HandlerT]:
+        """Register the decorated `async def` as a workflow: its runs are durable, and go on after any crash.
+
+        Its first parameter is the `WorkflowContext`; the others are those of `function`. It is a function like any
+        other: whatever starts a function starts a run of it.
+
+        Args:
+            function_id: `service::name`.
+            triggers: What starts runs.
+            description: For people.
+            metadata: Free data shown in listings.
+            timeout: Longest execution of its code between two waits, and of one attempt of a step.
+            options: Workflow id, time limit and others of a run, see `WorkflowOptions`; memory, secrets, `uses` and
+                others of its function, see `FunctionOptions`.
+
+        Raises:
+            RegistrationError: The id, the parameters, an option or a trigger cannot work; nothing is registered then.
+        """
+        # Loaded here: an app without workflows does without them.
+        from iii_runtime.core.workflow.registration import read_workflow_options  # noqa: PLC0415
+
+        _check_function_id(function_id)
+        bounds, module = read_workflow_options(options, function_id), _calling_module()
+        asked = read_function_options(options, function_id)
+        return self._registering(
+            function_id,
+            tuple(triggers),
+            lambda handler: FunctionSpec(
+                id=function_id,
+                plan=plan_workflow(handler, function_id),
+                description=description or _first_line(handler.__doc__),
+                metadata=metadata,
+                timeout=_check_timeout(timeout, function_id),
+                source=source_of(handler),
+                options=asked,
+                module=module,
+                workflow=bounds,
+            ),
+        )
+
+    def _registering(
+        self, function_id: str, kinds: tuple[TriggerKind, ...], spec_of: Callable[[Handler], FunctionSpec]
+    ) -> Callable[[HandlerT], HandlerT]:
         for kind in kinds:
             if isinstance(kind, UnknownTrigger) or not isinstance(kind, TriggerKind):
                 raise RegistrationError(f"function '{function_id}': {kind!r} is not a trigger")
@@ -189,21 +258,10 @@ class Worker:
 
         def register(handler: HandlerT) -> HandlerT:
             _check_handler(handler, function_id)
-            source = source_of(handler)
-            self.registry.add_function(
-                FunctionSpec(
-                    id=function_id,
-                    plan=plan_typed_handler(handler, function_id),
-                    description=description or _first_line(handler.__doc__),
-                    metadata=metadata,
-                    timeout=_check_timeout(timeout, function_id),
-                    source=source,
-                    options=asked,
-                    module=module,
-                )
-            )
+            spec = spec_of(handler)
+            self.registry.add_function(spec)
             for kind in kinds:
-                self.registry.add_trigger(kind, function_id, source=source)
+                self.registry.add_trigger(kind, function_id, source=spec.source)
             return handler
 
         return register

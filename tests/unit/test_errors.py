@@ -23,6 +23,10 @@ TAKEN_OVER = {
     "enqueue_error",
     "function_busy",
     "payload_too_large",
+    "run_cancelled",
+    "run_failed",
+    "run_terminated",
+    "run_timed_out",
 }
 """Codes that come with another error, and are written down there."""
 
