@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # a host that starts anew for each event loads the ports it u
     from iii_runtime.ports.message_queue import MessageQueue
     from iii_runtime.ports.remote_functions import RemoteFunctions
     from iii_runtime.ports.response_store import ResponseStore
+    from iii_runtime.ports.run_store import RunStore
     from iii_runtime.ports.state_store import StateStore
     from iii_runtime.ports.stream_store import StreamStore
     from iii_runtime.ports.tick_store import TickStore
@@ -27,6 +28,7 @@ class Stores:
     """One adapter for each port, all over the same storage.
 
     Attributes:
+        runs: Durable runs; None where there are none.
         remote: How to call functions with a host of their own; None if all run in this process.
         topics: The broker of durable topics; None if a publish stores the messages of all subscriptions itself.
         meter: Where measurements go.
@@ -43,6 +45,7 @@ class Stores:
     blobs: BlobStore
     responses: ResponseStore
     ticks: TickStore
+    runs: RunStore | None = None
     remote: RemoteFunctions | None = None
     topics: TopicPublisher | None = None
     meter: Meter = field(default_factory=NoMeter)

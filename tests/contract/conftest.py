@@ -16,6 +16,7 @@ from iii_runtime.adapters.embedded.dead_letter_store import SqliteDeadLetterStor
 from iii_runtime.adapters.embedded.kept_value import ValueKeeper
 from iii_runtime.adapters.embedded.queue_store import SqliteMessageQueue
 from iii_runtime.adapters.embedded.response_store import SqliteResponseStore
+from iii_runtime.adapters.embedded.run_store import SqliteRunStore
 from iii_runtime.adapters.embedded.state_store import SqliteStateStore
 from iii_runtime.adapters.embedded.stream_store import SqliteStreamStore
 from iii_runtime.adapters.embedded.tick_store import SqliteTickStore
@@ -36,6 +37,7 @@ class Wakes:
 
     def __init__(self) -> None:
         self.queues: list[str] = []
+        self.runs: list[str] = []
         self.change_records: Callable[[], int] = lambda: 0
         self._announced = 0
 
@@ -45,6 +47,9 @@ class Wakes:
 
     def on_message(self, queue_name: str) -> None:
         self.queues.append(queue_name)
+
+    def on_run(self, workflow_id: str) -> None:
+        self.runs.append(workflow_id)
 
     def on_change(self) -> None:
         self._announced += 1
@@ -106,6 +111,7 @@ async def stores(
             ids,
             on_message=wakes.on_message,
             on_change=wakes.on_change,
+            on_run=wakes.on_run,
             max_value_bytes=LARGEST_STATE_VALUE,
         )
         return
@@ -123,6 +129,7 @@ async def stores(
         blobs=blobs,
         responses=SqliteResponseStore(database, clock, blobs),
         ticks=SqliteTickStore(database),
+        runs=SqliteRunStore(database, blobs, clock, on_run=wakes.on_run, on_change=wakes.on_change),
     )
     await database.close()
     blobs.close()

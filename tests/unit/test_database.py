@@ -13,7 +13,7 @@ from threading import Event
 import pytest
 
 from iii_runtime.adapters.embedded.database import Database
-from iii_runtime.adapters.embedded.schema import SCHEMA_VERSION
+from iii_runtime.adapters.embedded.schema import SCHEMA_VERSION, upgrade_tables
 from iii_runtime.core.errors import StoreError
 
 Op = Callable[[sqlite3.Connection], object]
@@ -230,6 +230,24 @@ class TestOpen:
             assert part in error.message
         assert path.read_bytes() == before
 
+    async def test_a_file_of_an_older_version_is_brought_up_to_date_with_all_that_is_in_it(
+        self, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "iii.db"
+        with sqlite3.connect(path) as connection:
+            upgrade_tables(connection, 0, to_version=1)
+            connection.execute("INSERT INTO state VALUES ('s', 'k', 1, '17', NULL)")
+        connection.close()
+        database = Database.open(path)
+        assert await _pragmas(database, "user_version") == [SCHEMA_VERSION]
+        assert await database.read(lambda reader: reader.execute("SELECT value FROM state").fetchall()) == [("17",)]
+        assert await database.read(lambda reader: reader.execute("SELECT count(*) FROM run").fetchall()) == [(0,)]
+        found = await database.read(_tables)
+        await database.close()
+        fresh = Database.open(tmp_path / "fresh.db")
+        assert await fresh.read(_tables) == found
+        await fresh.close()
+
     @pytest.mark.parametrize("content", [b"not a database, but long enough to be one" * 30, b"\0" * 2000])
     def test_a_file_that_is_no_database(self, tmp_path: Path, content: bytes) -> None:
         path = tmp_path / "iii.db"
@@ -303,3 +321,8 @@ def _refused(path: Path) -> StoreError:
     with pytest.raises(StoreError) as caught:
         Database.open(path)
     return caught.value
+
+
+def _tables(reader: sqlite3.Connection) -> list[tuple[str, str]]:
+    rows = reader.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
+    return [*rows, *reader.execute("SELECT name, value FROM meta").fetchall()]

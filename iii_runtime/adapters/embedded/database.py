@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from iii_runtime.adapters.embedded.lane import Job, Lane
-from iii_runtime.adapters.embedded.schema import check_version, create_tables
+from iii_runtime.adapters.embedded.schema import SCHEMA_VERSION, check_version, upgrade_tables
 from iii_runtime.adapters.embedded.store_errors import from_os, from_sqlite
 from iii_runtime.core.errors import StoreError
 
@@ -192,8 +192,8 @@ def _connect(path: Path, busy_timeout: timedelta, connections: list[sqlite3.Conn
 def _prepare_writer(
     writer: sqlite3.Connection, path: Path, synchronous: Synchronous, max_page_count: int | None
 ) -> None:
-    exists = check_version(writer, path)
-    if not exists:
+    version = check_version(writer, path)
+    if version == 0:
         writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
     writer.execute("PRAGMA journal_mode = WAL").fetchone()
     writer.execute(f"PRAGMA synchronous = {synchronous}")
@@ -201,8 +201,8 @@ def _prepare_writer(
     if max_page_count is not None:
         writer.execute(f"PRAGMA max_page_count = {max_page_count}").fetchone()
     writer.execute("BEGIN IMMEDIATE")  # also finds out now, not later, that the file cannot be written
-    if not exists:
-        create_tables(writer)
+    if version < SCHEMA_VERSION:
+        upgrade_tables(writer, version)
     writer.execute("COMMIT")
 
 

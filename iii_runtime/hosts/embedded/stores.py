@@ -17,6 +17,7 @@ from iii_runtime.adapters.embedded.lock import DataLock, Holder
 from iii_runtime.adapters.embedded.queue_store import SqliteMessageQueue
 from iii_runtime.adapters.embedded.response_store import SqliteResponseStore
 from iii_runtime.adapters.embedded.retention import Retention
+from iii_runtime.adapters.embedded.run_store import SqliteRunStore
 from iii_runtime.adapters.embedded.state_store import SqliteStateStore
 from iii_runtime.adapters.embedded.stream_store import SqliteStreamStore
 from iii_runtime.adapters.embedded.tick_store import SqliteTickStore
@@ -34,10 +35,12 @@ class Listeners:
     Attributes:
         on_message: A message of this queue may have become due.
         on_change: The change feed has grown.
+        on_run: The run of this workflow id has changed, and may have become due.
     """
 
     on_message: Callable[[str], None] = lambda _queue_name: None
     on_change: Callable[[], None] = lambda: None
+    on_run: Callable[[str], None] = lambda _workflow_id: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,5 +125,6 @@ async def open_data(
         blobs=blobs,
         responses=SqliteResponseStore(database, clock, blobs),
         ticks=SqliteTickStore(database),
+        runs=SqliteRunStore(database, blobs, clock, on_run=told.on_run, on_change=told.on_change),
     )
     return OpenData(stores=stores, database=database, retention=Retention(database, blobs), blobs=blobs, lock=lock)
