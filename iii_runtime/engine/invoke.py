@@ -10,7 +10,7 @@ from datetime import timedelta
 from inspect import isawaitable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from iii_runtime.core.call import Call
 from iii_runtime.core.errors import (
@@ -32,6 +32,15 @@ from iii_runtime.ports.executor import Executor
 from iii_runtime.ports.meter import Meter, NoMeter
 from iii_runtime.ports.remote_functions import RemoteFunctions
 
+
+class Workflows(Protocol):
+    """What a call of a workflow's function means."""
+
+    async def invoke(self, function: FunctionSpec, call: Call, within: timedelta) -> Any:
+        """Start a run; a caller who waits for an answer gets its result."""
+        ...
+
+
 MAX_DEPTH = 64
 LAST_CALLS = timedelta(milliseconds=500)
 """What a function that is called has beyond the time of its caller: it may be part of the caller's end."""
@@ -44,6 +53,7 @@ class FunctionInvoker:
 
     Attributes:
         remaining: How long this host may still run, if it is bounded; no function is given more.
+        workflows: What starts runs of workflows; None where nothing does.
     """
 
     def __init__(
@@ -60,6 +70,7 @@ class FunctionInvoker:
         self._remote = remote
         self._meter = meter or NoMeter()
         self.remaining: Callable[[], timedelta | None] = lambda: None
+        self.workflows: Workflows | None = None
 
     def is_remote(self, function_id: str) -> bool:
         """Return whether a registered function runs in a host of its own."""
@@ -100,6 +111,8 @@ class FunctionInvoker:
         limit = self._limit(function, call, caller)
         if function.plan is None:
             return await self._run_elsewhere(function, call, limit)
+        if function.workflow is not None:
+            return await self._start_run(function, call, limit)
         try:
             return await self._run(function.plan, call, invocation, limit)
         except DeadlineExceededError as error:
@@ -127,6 +140,15 @@ class FunctionInvoker:
             left = timedelta(seconds=max(caller.ends_at - time.monotonic(), 0))
             limit = min(limit, left + LAST_CALLS)
         return limit if remaining is None else max(min(limit, remaining), timedelta(0))
+
+    async def _start_run(self, function: FunctionSpec, call: Call, limit: timedelta) -> Any:
+        if self.workflows is None:
+            message = f"'{function.id}' is a workflow, and this host cannot run workflows yet: use the embedded host."
+            raise InvocationError("workflows_unavailable", message, function.id)
+        try:
+            return await self.workflows.invoke(function, call, limit)
+        except InputInvalidError as error:
+            raise InvocationError(error.code, error.message, function.id) from error
 
     async def _run_elsewhere(self, function: FunctionSpec, call: Call, limit: timedelta) -> Json:
         if self._remote is None:

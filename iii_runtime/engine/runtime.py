@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from iii_runtime.core.call import Call
 from iii_runtime.core.errors import EnqueueError, IiiError, InvocationError
@@ -44,6 +44,11 @@ from iii_runtime.engine.stores import Stores
 from iii_runtime.engine.topics import Topics, topic_of
 from iii_runtime.ports.executor import Executor
 
+if TYPE_CHECKING:  # a host without workflows does without them
+    from iii_runtime.engine.runs.executor import RunExecutor
+    from iii_runtime.engine.runs.runs import Runs
+    from iii_runtime.ports.run_dispatch import RunDispatch
+
 _log = logging.getLogger("iii_runtime.function")
 _QUEUE_FUNCTIONS = ("iii::queue::", "engine::queue::")
 _TOPIC_FUNCTIONS = frozenset({"publish", "enqueue", "iii::durable::publish"})
@@ -58,6 +63,8 @@ class Runtime:
         invoker: Runs functions.
         deliverer: Handles received messages.
         changes: Fires state and stream triggers.
+        run_executor: Executes durable runs; None without a store for them.
+        runs: Starts durable runs and acts on them; None before `run_workflows`.
     """
 
     def __init__(self, app: App, stores: Stores, executor: Executor) -> None:
@@ -68,6 +75,8 @@ class Runtime:
         self.deliverer = Deliverer(app, self.invoker, stores)
         self.changes = ChangeTriggers(app, self.invoker)
         self.topics = Topics(app, self.invoker, self.enqueuer, self.spawn, stores.remote)
+        self.run_executor = self._run_executor(executor)
+        self.runs: Runs | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._builtins: dict[str, Builtin] = {
             **state_builtins(stores),
@@ -82,6 +91,16 @@ class Runtime:
     def add_builtins(self, builtins: Mapping[str, Builtin]) -> None:
         """Add functions only this host has, such as running a cron job now."""
         self._builtins.update(builtins)
+
+    def run_workflows(self, dispatch: RunDispatch) -> Runs:
+        """Let calls of workflows start runs, which `dispatch` brings to their executions."""
+        from iii_runtime.engine.runs.runs import Runs  # noqa: PLC0415 - see above
+
+        runs, executor = self.stores.runs, self.run_executor
+        assert runs is not None, "the host has no store for runs"  # noqa: S101
+        assert executor is not None  # noqa: S101 - there is one if there is a store
+        self.runs = self.invoker.workflows = Runs(self.app, self.stores, runs, executor, dispatch)
+        return self.runs
 
     async def trigger(self, request: TriggerRequest, caller: Invocation | None = None) -> Json:
         """Carry out a parsed request; see `Worker.trigger` for results and errors.
@@ -152,10 +171,23 @@ class Runtime:
             return copy_json(await builtin(call.payload, caller))
         return await self.invoker.invoke(call, caller if is_waited_for else None)
 
+    def _run_executor(self, executor: Executor) -> RunExecutor | None:
+        stores, app, runs = self.stores, self.app, self.stores.runs
+        if runs is None:
+            return None
+        from iii_runtime.engine.runs.attempts import Attempts  # noqa: PLC0415 - see above
+        from iii_runtime.engine.runs.execution import Limits  # noqa: PLC0415
+        from iii_runtime.engine.runs.executor import RunExecutor  # noqa: PLC0415
+
+        attempts = Attempts(executor, stores.clock, stores.ids, lambda id_: app.timeout_of(app.function(id_)))
+        return RunExecutor(app, stores, runs, attempts, Limits())
+
     async def _quietly(self, call: Call, caller: Invocation | None) -> None:
         try:
             if self.stores.remote is not None and call.function_id in self.app.catalog.functions:
                 await self.stores.remote.start(call)
+            elif self.runs is not None and self._is_workflow(call.function_id):
+                await self.runs.begin(self.app.function(call.function_id), call)
             else:
                 await self._call(call, caller, is_waited_for=False)
         except IiiError as error:
@@ -169,6 +201,10 @@ class Runtime:
                     }
                 },
             )
+
+    def _is_workflow(self, function_id: str) -> bool:
+        function = self.app.catalog.functions.get(function_id)
+        return function is not None and function.workflow is not None
 
     def _is_endless(self, call: Call) -> bool:
         """Return whether a chain of calls nobody waits for has grown too long to have an end; that is logged."""

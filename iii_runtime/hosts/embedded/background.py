@@ -11,11 +11,14 @@ from typing import Any
 from iii_runtime.core.cron import CronJob
 from iii_runtime.core.queue import QueueSpec
 from iii_runtime.engine.cron import CronScheduler, run_job
+from iii_runtime.engine.runs.duties import Duties
+from iii_runtime.engine.runs.journal import Journal
 from iii_runtime.engine.runtime import Runtime
 from iii_runtime.hosts.cron_builtins import cron_builtins
 from iii_runtime.hosts.embedded.feed_pump import FeedPump, Push
 from iii_runtime.hosts.embedded.isolation import Isolation
 from iii_runtime.hosts.embedded.queue_runner import QueueRunner
+from iii_runtime.hosts.embedded.run_runner import RunRunner
 from iii_runtime.plan.jobs import plan_jobs
 
 _log = logging.getLogger("iii_runtime.host")
@@ -47,6 +50,7 @@ class Background:
         self._following: asyncio.Task[None] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._stopping = False
+        self._runs = self._new_run_runner()
         runtime.add_builtins(cron_builtins(runtime.app, runtime.stores.clock, self._run_now))
 
     @property
@@ -56,6 +60,7 @@ class Background:
             (self._following is None or self._following.done())
             and self._feed.is_idle
             and self._cron.is_idle
+            and (self._runs is None or self._runs.is_idle)
             and not self._runtime.background_count
             and all(runner.is_idle for runner in self._runners.values())
         )
@@ -68,6 +73,8 @@ class Background:
             await self._runtime.settle()
             await self._cron.settle()
             await self._feed.settle()
+            if self._runs is not None:
+                await self._runs.settle()
             for runner in list(self._runners.values()):
                 await runner.settle()
 
@@ -76,6 +83,8 @@ class Background:
         released = await self._stores.queue.release_all()
         if released:
             _log.warning("messages of an interrupted run are attempted again", extra={"iii": {"count": released}})
+        if self._runs is not None and (held := await self._runs.release_all()):
+            _log.warning("runs that were interrupted go on", extra={"iii": {"count": held}})
         await self._warn_of_strays()
         loop = asyncio.get_running_loop()
         self._runtime.app.on_change(lambda: self._on_registered(loop))
@@ -83,6 +92,8 @@ class Background:
         self._start("change feed", self._feed.run)
         self._start("cron", self._run_schedules)
         self._start("expiry", self._expire)
+        if self._runs is not None:
+            self._start("runs", self._runs.run)
         await asyncio.sleep(0)  # each takes its first step, so that it counts as at work from now on
 
     async def reconcile(self) -> None:
@@ -105,13 +116,20 @@ class Background:
         for runner in self._runners.values():
             runner.wake()
 
+    def wake_runs(self) -> None:
+        """A run may have become due."""
+        if self._runs is not None:
+            self._runs.look()
+
     def wake_feed(self) -> None:
         """The change feed has grown."""
         self._feed.wake()
 
     async def next_due_ms(self) -> int | None:
-        """Return when the next message of any queue becomes due."""
+        """Return when the next message of any queue, or the next run, becomes due."""
         due = [await self._stores.queue.next_due_ms(runner.queue) for runner in self._runners.values()]
+        if self._stores.runs is not None:
+            due.append(await self._stores.runs.next_due_ms())
         return min((instant for instant in due if instant is not None), default=None)
 
     async def stop(self, grace: timedelta) -> int:
@@ -123,13 +141,25 @@ class Background:
             self._following.cancel()
             await asyncio.wait({self._following})
         self._cron.stop()
-        given_up = sum(await asyncio.gather(*(runner.stop(grace) for runner in self._runners.values())))
+        ending = [runner.stop(grace) for runner in self._runners.values()]
+        if self._runs is not None:
+            ending.append(self._runs.stop(grace))
+        given_up = sum(await asyncio.gather(*ending))
         await self._runtime.settle(timedelta(seconds=max(deadline - loop.time(), 0)))
         for name, task in self._tasks.items():
-            if not name.startswith("queue "):
+            if not name.startswith("queue ") and name != "runs":
                 task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         return given_up
+
+    def _new_run_runner(self) -> RunRunner | None:
+        runs, executor = self._stores.runs, self._runtime.run_executor
+        if runs is None or executor is None:
+            return None
+        duties = Duties(runs, Journal(runs), self._runtime.enqueuer)
+        runner = RunRunner(runs, executor, duties, self._stores.clock)
+        self._runtime.run_workflows(runner)
+        return runner
 
     def _start(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._tasks[name] = asyncio.create_task(self._keep_going(name, work), name=name)

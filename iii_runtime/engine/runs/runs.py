@@ -1,0 +1,155 @@
+"""Durable runs in one piece: starting them, acting on them, and what a call of a workflow's function means."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from iii_runtime.core.call import Call
+from iii_runtime.core.errors import InvocationError
+from iii_runtime.core.invocation import Source
+from iii_runtime.core.payload import Json, PayloadError, check_name
+from iii_runtime.core.registry import FunctionSpec
+from iii_runtime.core.runs.errors import RunNotCompletedError
+from iii_runtime.core.runs.policies import IdConflictPolicy
+from iii_runtime.core.runs.record import RunRecord
+from iii_runtime.core.runs.values import encode_value
+from iii_runtime.engine.app import App
+from iii_runtime.engine.runs.control import RunControl
+from iii_runtime.engine.runs.endings import result_of
+from iii_runtime.engine.runs.executor import RunExecutor
+from iii_runtime.engine.runs.journal import Journal
+from iii_runtime.engine.runs.starts import Start, Started, Starter
+from iii_runtime.engine.stores import Stores
+from iii_runtime.ports.run_dispatch import RunDispatch
+from iii_runtime.ports.run_store import RunQuery, RunStore
+
+RUN_PATH = "/_iii/runs"
+"""Where the http routes of runs are."""
+
+
+class Runs:
+    """Starts runs and acts on them.
+
+    Attributes:
+        control: Signals, cancellation, termination, records.
+    """
+
+    def __init__(self, app: App, stores: Stores, runs: RunStore, executor: RunExecutor, dispatch: RunDispatch) -> None:
+        self._app = app
+        self._runs = runs
+        self._executor = executor
+        self._journal = Journal(runs)
+        self._starter = Starter(stores, runs, self._journal, dispatch)
+        self.control = RunControl(stores, runs, self._journal, dispatch)
+
+    async def start(self, workflow: str, start: Start) -> Started:
+        """Start a run of a workflow; see `Starter.start`.
+
+        Raises:
+            InvocationError: `function_not_found`: there is no such workflow; `VALIDATION_FAILED`: the input does not
+                fit it.
+        """
+        function = self._workflow(workflow)
+        assert function.plan is not None  # noqa: S101 - looked at by `_workflow`
+        function.plan.bind(start.payload, "direct", None)  # models are validated here
+        return await self._starter.start(function, start)
+
+    async def result(self, workflow_id: str, run_id: str | None = None, within: timedelta | None = None) -> Any:
+        """Wait for a run to end and return its result.
+
+        Raises:
+            TimeoutError: It has not ended `within` that time.
+            RunNotCompletedError: It has ended without a result.
+            RunNotFoundError: There is no such run.
+        """
+        record = await self.control.closed(workflow_id, run_id, within)
+        if record is None:
+            raise TimeoutError(f"run '{workflow_id}' has not ended within {within}.")
+        return await result_of(self._journal, record)
+
+    async def query(self, workflow_id: str, name: str, arguments: list[Json], run_id: str | None = None) -> Json:
+        """Return the workflow's answer to a question, of everything that is stored of it; nothing changes.
+
+        Raises:
+            QueryError: It has no such query, the arguments do not fit, or its handler raised.
+            RunNotFoundError: There is no such run.
+        """
+        record = await self.control.record(workflow_id, run_id)
+        return encode_value(await self._executor.query(record, name, arguments), f"the answer of query '{name}'")
+
+    async def list_runs(self, query: RunQuery) -> list[RunRecord]:
+        """Return runs, newest first."""
+        return await self._runs.list_runs(query)
+
+    async def invoke(self, function: FunctionSpec, call: Call, within: timedelta) -> Any:
+        """Do what a call of a workflow's function means: start a run; a caller who waits for an answer gets its result.
+
+        Raises:
+            InputInvalidError: The input does not fit the workflow.
+            RunNotCompletedError: To a caller who waits: the run has ended without a result.
+            DeadlineExceededError: It has not ended in time. It goes on.
+        """
+        record = (await self.begin(function, call)).record
+        ids: dict[str, Json] = {"workflow_id": record.workflow_id, "run_id": record.run_id}
+        if call.source == "http":
+            return {"status_code": 202, "headers": {"Location": f"{RUN_PATH}/{record.workflow_id}"}, "body": ids}
+        if call.source != "direct":
+            return ids
+        try:
+            return await self.result(record.workflow_id, record.run_id, within)
+        except TimeoutError as error:
+            message = (
+                f"run '{record.workflow_id}' of workflow '{function.id}' goes on; it did not end within "
+                f"{within.total_seconds():g} s."
+            )
+            raise InvocationError("TIMEOUT", message, function.id) from error
+        except RunNotCompletedError as error:
+            raise InvocationError(error.code, error.message, function.id) from error
+
+    async def begin(self, function: FunctionSpec, call: Call) -> Started:
+        """Start the run that a call asks for, and wait for nothing.
+
+        Raises:
+            InputInvalidError: The input does not fit the workflow.
+        """
+        assert function.plan is not None  # noqa: S101 - a workflow that runs elsewhere is not invoked here
+        function.plan.bind(call.payload, call.source, call.metadata)
+        return await self._starter.start(function, self._start_of(function, call))
+
+    def _start_of(self, function: FunctionSpec, call: Call) -> Start:
+        identity = call.receipt or call.identity
+        return Start(
+            payload=call.payload,
+            workflow_id=_workflow_id(function, call.payload, call.source) or identity,
+            request_id=identity,
+            conflict=IdConflictPolicy.USE_EXISTING,
+            traceparent=call.traceparent,
+        )
+
+    def _workflow(self, workflow: str) -> FunctionSpec:
+        function = self._app.function(workflow)
+        if function.workflow is None or function.plan is None:
+            message = f"'{workflow}' is a function, not a workflow: register it with `@worker.workflow`."
+            raise InvocationError("workflow_not_found", message, workflow)
+        return function
+
+
+def _workflow_id(function: FunctionSpec, payload: Json, source: Source) -> str | None:
+    """Return the workflow id that the input names, as the workflow says where; None if it does not say.
+
+    Raises:
+        PayloadError: It says where, and no name is there.
+    """
+    path = None if function.workflow is None else function.workflow.workflow_id
+    if path is None:
+        return None
+    found: Json = payload.get("body") if source == "http" and isinstance(payload, dict) else payload
+    for member in path.split("."):
+        found = found.get(member) if isinstance(found, dict) else None
+    if isinstance(found, int) and not isinstance(found, bool):
+        found = str(found)
+    try:
+        return check_name(found, f"the workflow id of '{function.id}', which is '{path}' of the input,")
+    except PayloadError as error:
+        raise InvocationError("workflow_id_invalid", error.message, function.id) from error
