@@ -3,6 +3,9 @@
 Write a worker against these names, run it with `iii-runtime dev`.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from iii_runtime.core.api_types import ApiRequest, ApiResponse, IamCaller, JwtCaller
 from iii_runtime.core.errors import (
     EnqueueError,
@@ -28,6 +31,34 @@ from iii_runtime.core.triggers import Cron, DurableSubscriber, Http, OnState, On
 from iii_runtime.core.worker import FunctionRef, Trigger, Worker, register_worker
 from iii_runtime.core.worker_options import InitOptions
 
+if TYPE_CHECKING:
+    from iii_runtime.core.runs.errors import (
+        RunAlreadyStartedError,
+        RunCancelledError,
+        RunClosedError,
+        RunFailedError,
+        RunNotFoundError,
+        RunTerminatedError,
+        RunTimedOutError,
+        StepError,
+        StepInterruptedError,
+        StepTimeoutError,
+    )
+    from iii_runtime.core.runs.policies import (
+        IdConflictPolicy,
+        IdReusePolicy,
+    )
+    from iii_runtime.core.workflow.context import (
+        WorkflowContext,
+    )
+    from iii_runtime.core.workflow.retry import (
+        RetryAfter,
+        RetryPolicy,
+    )
+    from iii_runtime.core.workflow.saga import (
+        Saga,
+    )
+
 __all__ = [
     "ApiRequest",
     "ApiResponse",
@@ -38,6 +69,8 @@ __all__ = [
     "FunctionRef",
     "Http",
     "IamCaller",
+    "IdConflictPolicy",
+    "IdReusePolicy",
     "IiiError",
     "InitOptions",
     "InputInvalidError",
@@ -51,6 +84,19 @@ __all__ = [
     "OnStream",
     "Queue",
     "RegistrationError",
+    "RetryAfter",
+    "RetryPolicy",
+    "RunAlreadyStartedError",
+    "RunCancelledError",
+    "RunClosedError",
+    "RunFailedError",
+    "RunNotFoundError",
+    "RunTerminatedError",
+    "RunTimedOutError",
+    "Saga",
+    "StepError",
+    "StepInterruptedError",
+    "StepTimeoutError",
     "StepTracker",
     "Subscribe",
     "Trigger",
@@ -59,7 +105,40 @@ __all__ = [
     "TriggerActionVoid",
     "TriggerRequest",
     "Worker",
+    "WorkflowContext",
     "current_invocation",
     "register_worker",
     "secret",
 ]
+
+# What workflows alone use is loaded when it is asked for: other functions start without it.
+_OF_WORKFLOWS = {
+    "IdConflictPolicy": "iii_runtime.core.runs.policies",
+    "IdReusePolicy": "iii_runtime.core.runs.policies",
+    "RetryAfter": "iii_runtime.core.workflow.retry",
+    "RetryPolicy": "iii_runtime.core.workflow.retry",
+    "RunAlreadyStartedError": "iii_runtime.core.runs.errors",
+    "RunCancelledError": "iii_runtime.core.runs.errors",
+    "RunClosedError": "iii_runtime.core.runs.errors",
+    "RunFailedError": "iii_runtime.core.runs.errors",
+    "RunNotFoundError": "iii_runtime.core.runs.errors",
+    "RunTerminatedError": "iii_runtime.core.runs.errors",
+    "RunTimedOutError": "iii_runtime.core.runs.errors",
+    "Saga": "iii_runtime.core.workflow.saga",
+    "StepError": "iii_runtime.core.runs.errors",
+    "StepInterruptedError": "iii_runtime.core.runs.errors",
+    "StepTimeoutError": "iii_runtime.core.runs.errors",
+    "WorkflowContext": "iii_runtime.core.workflow.context",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a name of workflows."""
+    if name not in _OF_WORKFLOWS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_OF_WORKFLOWS[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Return all names."""
+    return sorted({*globals(), *_OF_WORKFLOWS})

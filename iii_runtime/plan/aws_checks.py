@@ -68,6 +68,12 @@ def check_on_aws(basis: Basis, *, now: datetime | None = None) -> list[Finding]:
 
 def _check_function(basis: Basis, function: FunctionSpec) -> Iterator[Finding]:
     where, timeout = place_of_function(function), timeout_of(function)
+    if function.workflow is not None:
+        yield error(
+            where,
+            f"'{function.id}' is a workflow, and workflows cannot be deployed to AWS yet: they run on the embedded "
+            "host. Leave it out of what is deployed.",
+        )
     if timeout > FUNCTION_TIMEOUT:
         yield error(
             where,

@@ -16,6 +16,7 @@ from iii_runtime.plan.findings import (
     error,
     errors_first,
     located,
+    place_of_function,
     place_of_queue,
     place_of_trigger,
     suggestion,
@@ -66,7 +67,7 @@ def check_anywhere(config: Config, catalog: Catalog) -> list[Finding]:
                 routes.append(route)
             else:
                 findings.append(_error(trigger, _taken(route, other)))
-    return [*findings, *_check_held_queues(config, catalog)]
+    return [*findings, *_check_workflows(catalog), *_check_held_queues(config, catalog)]
 
 
 def _is_same(first: Route[TriggerSpec], second: Route[TriggerSpec]) -> bool:
@@ -94,6 +95,17 @@ def _check_function(trigger: TriggerSpec, catalog: Catalog) -> list[Finding]:
         for function_id, what in named
         if function_id is not None and function_id not in catalog.functions
     ]
+
+
+def _check_workflows(catalog: Catalog) -> Iterator[Finding]:
+    for function in catalog.functions.values():
+        told = None if function.workflow is None else function.workflow.on_failure
+        if told is not None and told not in catalog.functions:
+            yield error(
+                place_of_function(function),
+                f"workflow '{function.id}' tells '{told}' of a failure, which is not registered"
+                f"{suggestion(told, catalog.functions)}.",
+            )
 
 
 def _check_held_queues(config: Config, catalog: Catalog) -> Iterator[Finding]:

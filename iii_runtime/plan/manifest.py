@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from iii_runtime.core.config.stored import config_from_json, config_to_json
 from iii_runtime.core.config.values import Config
@@ -16,6 +16,9 @@ from iii_runtime.core.payload import Json, PayloadError, to_json
 from iii_runtime.core.registry import Catalog, FunctionSpec, TriggerSpec
 from iii_runtime.core.trigger_config import parse_trigger, render_trigger
 from iii_runtime.core.worker import Worker
+
+if TYPE_CHECKING:
+    from iii_runtime.core.workflow.registration import WorkflowOptions
 
 MANIFEST_FORMAT = 1
 MANIFEST_NAME = "iii-manifest.json"
@@ -97,7 +100,30 @@ def _function_to_json(function: FunctionSpec, default_timeout_ms: int) -> dict[s
         "source": function.source,
         "module": function.module,
         "options": to_json(asdict(function.options)),
+        "workflow": None if function.workflow is None else _workflow_to_json(function.workflow),
     }
+
+
+def _workflow_to_json(options: WorkflowOptions) -> dict[str, Json]:
+    timeout = options.run_timeout
+    return {
+        "workflow_id": options.workflow_id,
+        "run_timeout_ms": None if timeout is None else round(timeout / timedelta(milliseconds=1)),
+        "on_failure": options.on_failure,
+        "max_steps": options.max_steps,
+    }
+
+
+def _workflow_from_json(fields: Mapping[str, Any]) -> WorkflowOptions:
+    from iii_runtime.core.workflow.registration import WorkflowOptions  # noqa: PLC0415 - apps without are spared it
+
+    timeout_ms = fields["run_timeout_ms"]
+    return WorkflowOptions(
+        workflow_id=fields["workflow_id"],
+        run_timeout=None if timeout_ms is None else timedelta(milliseconds=timeout_ms),
+        on_failure=fields["on_failure"],
+        max_steps=fields["max_steps"],
+    )
 
 
 def _function_from_json(fields: Mapping[str, Any]) -> FunctionSpec:
@@ -114,6 +140,7 @@ def _function_from_json(fields: Mapping[str, Any]) -> FunctionSpec:
         source=fields["source"],
         options=FunctionOptions(**options),
         module=fields["module"],
+        workflow=None if fields.get("workflow") is None else _workflow_from_json(fields["workflow"]),
     )
 
 

@@ -12,9 +12,13 @@ from typing import Any, Literal, cast
 
 import pytest
 
-from iii_runtime import InvocationError, NonRetryableError, Worker, register_worker
-from iii_runtime.core.runs.errors import (
-    QueryError,
+from iii_runtime import (
+    IdConflictPolicy,
+    IdReusePolicy,
+    InvocationError,
+    NonRetryableError,
+    RetryAfter,
+    RetryPolicy,
     RunAlreadyStartedError,
     RunCancelledError,
     RunClosedError,
@@ -25,10 +29,11 @@ from iii_runtime.core.runs.errors import (
     StepError,
     StepInterruptedError,
     StepTimeoutError,
+    Worker,
+    WorkflowContext,
+    register_worker,
 )
-from iii_runtime.core.runs.policies import IdConflictPolicy, IdReusePolicy
-from iii_runtime.core.workflow.context import WorkflowContext
-from iii_runtime.core.workflow.retry import RetryAfter, RetryPolicy
+from iii_runtime.core.runs.errors import QueryError
 from iii_runtime.engine.runs.runs import Runs
 from iii_runtime.engine.runs.starts import Start
 from iii_runtime.testing import Harness

@@ -80,6 +80,17 @@ def test_functions_come_back_without_their_code() -> None:
     assert after.module == "tests.unit.planning"
 
 
+def test_a_workflow_comes_back_as_one() -> None:
+    worker = register_worker()
+
+    @worker.workflow("t::w", workflow_id="order.id", run_timeout=timedelta(days=3), on_failure="t::f", max_steps=7)
+    async def workflow(ctx: object) -> None: ...
+
+    found = there_and_back(worker).catalog.functions["t::w"]
+    assert found.workflow == worker.registry.functions()[0].workflow
+    assert found.workflow is not None
+
+
 def test_every_kind_of_trigger_comes_back_as_it_was() -> None:
     worker = register_worker()
     add(worker, "shop::pay", *EVERY_TRIGGER)

@@ -26,6 +26,17 @@ def test_a_function_has_to_end_before_the_dispatcher() -> None:
     )
 
 
+def test_a_workflow_cannot_be_deployed_yet_and_the_error_says_so() -> None:
+    worker = register_worker()
+
+    @worker.workflow("orders::fulfil")
+    async def fulfil(ctx: object) -> None: ...
+
+    (finding,) = refused(worker)
+    assert finding.level == "error"
+    assert "'orders::fulfil' is a workflow" in finding.message
+
+
 def test_the_timeout_of_the_worker_counts_for_a_function_without_one() -> None:
     worker = register_worker(options={"invocation_timeout_ms": 900_000})
     add(worker, "shop::pay")
