@@ -132,11 +132,13 @@ _OF_WORKFLOWS = {
 }
 
 
-def __getattr__(name: str) -> object:
-    """Load a name of workflows."""
-    if name not in _OF_WORKFLOWS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_OF_WORKFLOWS[name]), name)
+if not TYPE_CHECKING:  # a type checker knows the names from above, and refuses all others
+
+    def __getattr__(name: str) -> object:
+        """Load a name of workflows."""
+        if name not in _OF_WORKFLOWS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_OF_WORKFLOWS[name]), name)
 
 
 def __dir__() -> list[str]:
