@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 import pytest
 
 from iii_runtime import (
+    Http,
     IdConflictPolicy,
     IdReusePolicy,
     InvocationError,
@@ -34,6 +35,7 @@ from iii_runtime import (
     register_worker,
 )
 from iii_runtime.core.runs.errors import QueryError
+from iii_runtime.core.runs.fact_codec import decode_link
 from iii_runtime.engine.runs.runs import Runs
 from iii_runtime.engine.runs.starts import Start
 from iii_runtime.testing import Harness
@@ -602,3 +604,26 @@ class TestStarts:
             assert await host.status("o-1") == "running"
             with pytest.raises(InvocationError, match=r"'order\.id' of the input"):
                 await host.trigger({"function_id": "t::waits", "payload": {}})
+
+    async def test_a_request_starts_a_run_is_answered_at_once_and_its_credentials_are_not_stored(
+        self, worker: Worker, host_for: HostFor
+    ) -> None:
+        @worker.workflow("t::http", triggers=[Http("POST", "/runs")])
+        async def workflow(ctx: WorkflowContext, request: dict[str, Any]) -> Any:
+            await ctx.sleep(SECOND)
+            return request["body"]
+
+        async with host_for(worker) as host:
+            headers = {"Authorization": "Bearer secret-token", "Cookie": "secret-cookie"}
+            reply = await host.http("POST", "/runs", json={"n": 1}, headers=headers)
+            assert reply.status == 202
+            ids = reply.json()
+            await host.advance(SECOND)
+            assert await host.result(ids["workflow_id"]) == {"n": 1}
+            record = await host.runs.control.record(ids["workflow_id"], ids["run_id"])
+            link = decode_link(record.input)
+            runs = host.stores.runs
+            assert runs is not None
+            stored = record.input if link is None else await runs.get_payload(record.workflow_id, link.key)
+            assert "application/json" in stored
+            assert "secret" not in stored

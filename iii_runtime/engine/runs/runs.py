@@ -24,8 +24,8 @@ from iii_runtime.engine.stores import Stores
 from iii_runtime.ports.run_dispatch import RunDispatch
 from iii_runtime.ports.run_store import RunQuery, RunStore
 
-RUN_PATH = "/_iii/runs"
-"""Where the http routes of runs are."""
+_CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization", "x-amz-security-token", "x-api-key"})
+"""Headers of a request that are not stored with the run it starts."""
 
 
 class Runs:
@@ -93,7 +93,7 @@ class Runs:
         record = (await self.begin(function, call)).record
         ids: dict[str, Json] = {"workflow_id": record.workflow_id, "run_id": record.run_id}
         if call.source == "http":
-            return {"status_code": 202, "headers": {"Location": f"{RUN_PATH}/{record.workflow_id}"}, "body": ids}
+            return {"status_code": 202, "body": ids}
         if call.source != "direct":
             return ids
         try:
@@ -120,7 +120,7 @@ class Runs:
     def _start_of(self, function: FunctionSpec, call: Call) -> Start:
         identity = call.receipt or call.identity
         return Start(
-            payload=call.payload,
+            payload=_without_credentials(call.payload) if call.source == "http" else call.payload,
             workflow_id=_workflow_id(function, call.payload, call.source) or identity,
             request_id=identity,
             conflict=IdConflictPolicy.USE_EXISTING,
@@ -153,3 +153,11 @@ def _workflow_id(function: FunctionSpec, payload: Json, source: Source) -> str |
         return check_name(found, f"the workflow id of '{function.id}', which is '{path}' of the input,")
     except PayloadError as error:
         raise InvocationError("workflow_id_invalid", error.message, function.id) from error
+
+
+def _without_credentials(request: Json) -> Json:
+    """Return an http request as it may be stored."""
+    headers = request.get("headers") if isinstance(request, dict) else None
+    if not isinstance(request, dict) or not isinstance(headers, dict):
+        return request
+    return {**request, "headers": {name: value for name, value in headers.items() if name not in _CREDENTIALS}}
