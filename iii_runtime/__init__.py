@@ -32,11 +32,15 @@ from iii_runtime.core.worker import FunctionRef, Trigger, Worker, register_worke
 from iii_runtime.core.worker_options import InitOptions
 
 if TYPE_CHECKING:
+    from iii_runtime.core.client.handle import RunHandle
     from iii_runtime.core.runs.errors import (
+        InboxFullError,
+        QueryError,
         RunAlreadyStartedError,
         RunCancelledError,
         RunClosedError,
         RunFailedError,
+        RunNotCompletedError,
         RunNotFoundError,
         RunTerminatedError,
         RunTimedOutError,
@@ -58,10 +62,12 @@ if TYPE_CHECKING:
     from iii_runtime.core.workflow.saga import (
         Saga,
     )
+    from iii_runtime.hosts.client import Client
 
 __all__ = [
     "ApiRequest",
     "ApiResponse",
+    "Client",
     "Cron",
     "DurableSubscriber",
     "EnqueueError",
@@ -72,6 +78,7 @@ __all__ = [
     "IdConflictPolicy",
     "IdReusePolicy",
     "IiiError",
+    "InboxFullError",
     "InitOptions",
     "InputInvalidError",
     "Invocation",
@@ -82,6 +89,7 @@ __all__ = [
     "NotAttachedError",
     "OnState",
     "OnStream",
+    "QueryError",
     "Queue",
     "RegistrationError",
     "RetryAfter",
@@ -90,6 +98,8 @@ __all__ = [
     "RunCancelledError",
     "RunClosedError",
     "RunFailedError",
+    "RunHandle",
+    "RunNotCompletedError",
     "RunNotFoundError",
     "RunTerminatedError",
     "RunTimedOutError",
@@ -113,14 +123,19 @@ __all__ = [
 
 # What workflows alone use is loaded when it is asked for: other functions start without it.
 _OF_WORKFLOWS = {
+    "Client": "iii_runtime.hosts.client",
     "IdConflictPolicy": "iii_runtime.core.runs.policies",
     "IdReusePolicy": "iii_runtime.core.runs.policies",
+    "InboxFullError": "iii_runtime.core.runs.errors",
+    "QueryError": "iii_runtime.core.runs.errors",
     "RetryAfter": "iii_runtime.core.workflow.retry",
     "RetryPolicy": "iii_runtime.core.workflow.retry",
     "RunAlreadyStartedError": "iii_runtime.core.runs.errors",
     "RunCancelledError": "iii_runtime.core.runs.errors",
     "RunClosedError": "iii_runtime.core.runs.errors",
     "RunFailedError": "iii_runtime.core.runs.errors",
+    "RunHandle": "iii_runtime.core.client.handle",
+    "RunNotCompletedError": "iii_runtime.core.runs.errors",
     "RunNotFoundError": "iii_runtime.core.runs.errors",
     "RunTerminatedError": "iii_runtime.core.runs.errors",
     "RunTimedOutError": "iii_runtime.core.runs.errors",

@@ -6,6 +6,8 @@ of the iii SDK. `NonRetryableError` is what a handler raises to say that another
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class IiiError(Exception):
     """Root of every error the runtime raises on purpose.
@@ -41,6 +43,8 @@ class InvocationError(IiiError):
             - A workflow: `workflow_not_found`; `workflow_id_invalid`, its input has none where it should;
               `workflows_unavailable`, this host cannot run workflows yet; `run_failed`, `run_cancelled`,
               `run_terminated`, `run_timed_out`: its run has ended without a result.
+            - `iii::runs::*`: `run_request_invalid`; `run_not_found`, `run_closed`, `run_already_started`, `inbox_full`,
+              `query_failed`, `workflow_diverged`, `limit_exceeded`, `start_contended`: nothing was changed.
             - Enqueue: `enqueue_error`, always an `EnqueueError`, whose `reason` tells more.
             - `state::*`: `SET_ERROR`, `GET_ERROR`, `DELETE_ERROR`, `UPDATE_ERROR`, `LIST_ERROR`, `LIST_GROUPS_ERROR`,
               `VALUE_TOO_LARGE`.
@@ -53,6 +57,7 @@ class InvocationError(IiiError):
         function_id: The function that was called.
         stacktrace: The handler's traceback, where there is one.
         invocation_id: Identity of the failed invocation, where it had one.
+        about: What programs want to know of it: `workflow_id`, `run_id` and `status` of the run it is about, say.
     """
 
     def __init__(
@@ -62,8 +67,11 @@ class InvocationError(IiiError):
         function_id: str | None = None,
         stacktrace: str | None = None,
         invocation_id: str | None = None,
+        *,
+        about: Mapping[str, str | int] | None = None,
     ) -> None:
         super().__init__(message, code=code)
+        self.about = dict(about or {})
         self.function_id = function_id
         self.stacktrace = stacktrace
         self.invocation_id = invocation_id

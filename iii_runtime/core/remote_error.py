@@ -27,8 +27,8 @@ def describe_error(error: BaseException) -> dict[str, Json]:
     Members: `code`, `message`, `function_id`, `stacktrace`, `invocation_id`, and `reason` of an `EnqueueError`. If a
     handler raised, `type` names its exception, `text` is what that one says where it is not `message`, and `final` says
     that no further attempt can help. If its host died, `interrupted` says so. `details` lists the problems of an input
-    that does not fit. Members without a value are left out. Any error of the runtime keeps its code, such as
-    `store_throttled`; one that is none is `invocation_failed`.
+    that does not fit, `about` has the members of that name. Members without a value are left out. Any error of the
+    runtime keeps its code, such as `store_throttled`; one that is none is `invocation_failed`.
     """
     if not isinstance(error, InvocationError):
         error = _wrapped(error)
@@ -40,6 +40,7 @@ def describe_error(error: BaseException) -> dict[str, Json]:
         "stacktrace": record.stack or None,
         "invocation_id": error.invocation_id,
         "reason": error.reason if isinstance(error, EnqueueError) else None,
+        "about": {**error.about} or None,
         **_describe_cause(error.__cause__, record.message),
     }
     return {name: value for name, value in members.items() if value is not None}
@@ -59,9 +60,18 @@ def error_of(fields: Mapping[str, object]) -> InvocationError | FunctionBusyErro
     function_id, reason = _text(fields, "function_id"), _text(fields, "reason")
     if reason is not None:
         return EnqueueError(reason, message, function_id)
-    error = InvocationError(code, message, function_id, _text(fields, "stacktrace"), _text(fields, "invocation_id"))
+    stacktrace, invocation_id = _text(fields, "stacktrace"), _text(fields, "invocation_id")
+    about = told_about(fields.get("about"))
+    error = InvocationError(code, message, function_id, stacktrace, invocation_id, about=about)
     error.__cause__ = _cause_of(fields, message)
     return error
+
+
+def told_about(value: object) -> dict[str, str | int]:
+    """Return what an error that has crossed says of itself to programs, see `InvocationError.about`."""
+    if not isinstance(value, Mapping):
+        return {}
+    return {name: each for name, each in value.items() if isinstance(name, str) and isinstance(each, str | int)}
 
 
 def _wrapped(error: BaseException) -> InvocationError:

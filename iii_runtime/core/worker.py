@@ -226,12 +226,13 @@ class Worker:
             RegistrationError: The id, the parameters, an option or a trigger cannot work; nothing is registered then.
         """
         # Loaded here: an app without workflows does without them.
+        from iii_runtime.core.client.messages import WORKFLOW_ATTRIBUTE  # noqa: PLC0415
         from iii_runtime.core.workflow.registration import read_workflow_options  # noqa: PLC0415
 
         _check_function_id(function_id)
         bounds, module = read_workflow_options(options, function_id), _calling_module()
         asked = read_function_options(options, function_id)
-        return self._registering(
+        register = self._registering(
             function_id,
             tuple(triggers),
             lambda handler: FunctionSpec(
@@ -246,6 +247,14 @@ class Worker:
                 workflow=bounds,
             ),
         )
+
+        def decorate(handler: HandlerT) -> HandlerT:
+            register(handler)
+            # So that a client can name the workflow by its function.
+            handler.__dict__.setdefault(WORKFLOW_ATTRIBUTE, function_id)
+            return handler
+
+        return decorate
 
     def _registering(
         self, function_id: str, kinds: tuple[TriggerKind, ...], spec_of: Callable[[Handler], FunctionSpec]

@@ -94,12 +94,14 @@ class Runtime:
 
     def run_workflows(self, dispatch: RunDispatch) -> Runs:
         """Let calls of workflows start runs, which `dispatch` brings to their executions."""
-        from iii_runtime.engine.runs.runs import Runs  # noqa: PLC0415 - see above
+        from iii_runtime.engine.builtins.runs import RunBuiltins  # noqa: PLC0415 - see above
+        from iii_runtime.engine.runs.runs import Runs  # noqa: PLC0415
 
         runs, executor = self.stores.runs, self.run_executor
         assert runs is not None, "the host has no store for runs"  # noqa: S101
         assert executor is not None  # noqa: S101 - there is one if there is a store
         self.runs = self.invoker.workflows = Runs(self.app, self.stores, runs, executor, dispatch)
+        self.add_builtins(RunBuiltins(self.runs).by_id())
         return self.runs
 
     async def trigger(self, request: TriggerRequest, caller: Invocation | None = None) -> Json:

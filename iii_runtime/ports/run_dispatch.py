@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from iii_runtime.core.runs.record import RunRecord
@@ -23,6 +24,17 @@ class RunDispatch(Protocol):
         """Have a run looked at when its `wake_at_ms` has come, or by whoever holds it: something was delivered."""
         ...
 
-    async def changed(self, workflow_id: str, until_ms: int) -> None:
-        """Return when a run may have been closed, or at `until_ms`; early returns change nothing."""
+    def watch(self, workflow_id: str) -> AbstractContextManager[RunWatch]:
+        """Take note of the ends of a run's executions, from now until the block ends."""
+        ...
+
+
+class RunWatch(Protocol):
+    """Notes of the ends of a run's executions."""
+
+    async def changed(self, until_ms: int) -> None:
+        """Return when the run may have been closed since the last return, or since the watch began, or at `until_ms`.
+
+        Early returns change nothing.
+        """
         ...

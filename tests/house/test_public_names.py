@@ -8,6 +8,7 @@ import iii_runtime.testing
 PUBLIC = [
     "ApiRequest",
     "ApiResponse",
+    "Client",
     "Cron",
     "DurableSubscriber",
     "EnqueueError",
@@ -18,6 +19,7 @@ PUBLIC = [
     "IdConflictPolicy",
     "IdReusePolicy",
     "IiiError",
+    "InboxFullError",
     "InitOptions",
     "InputInvalidError",
     "Invocation",
@@ -28,6 +30,7 @@ PUBLIC = [
     "NotAttachedError",
     "OnState",
     "OnStream",
+    "QueryError",
     "Queue",
     "RegistrationError",
     "RetryAfter",
@@ -36,6 +39,8 @@ PUBLIC = [
     "RunCancelledError",
     "RunClosedError",
     "RunFailedError",
+    "RunHandle",
+    "RunNotCompletedError",
     "RunNotFoundError",
     "RunTerminatedError",
     "RunTimedOutError",
@@ -67,7 +72,7 @@ def test_the_root_exports_exactly_the_decided_names() -> None:
 def test_the_exported_names_are_sorted_and_exist() -> None:
     assert sorted(iii_runtime.__all__, key=lambda name: (name.upper() != name and name[0].islower(), name)) == PUBLIC
     for name in PUBLIC:
-        assert getattr(iii_runtime, name).__module__.startswith("iii_runtime.core")
+        assert getattr(iii_runtime, name).__module__.startswith(("iii_runtime.core", "iii_runtime.hosts.client"))
 
 
 def test_every_public_name_has_a_docstring() -> None:

@@ -22,11 +22,19 @@ TAKEN_OVER = {
     "cron_job_not_found",
     "enqueue_error",
     "function_busy",
+    "inbox_full",
+    "limit_exceeded",
     "payload_too_large",
+    "query_failed",
+    "run_already_started",
     "run_cancelled",
+    "run_closed",
     "run_failed",
+    "run_not_found",
     "run_terminated",
     "run_timed_out",
+    "start_contended",
+    "workflow_diverged",
 }
 """Codes that come with another error, and are written down there."""
 

@@ -60,7 +60,7 @@ def run_event(record: RunRecord, facts: Sequence[Fact]) -> Json:
         "run_id": record.run_id,
         "status": record.status,
         "facts": record.sequence,
-        "last_fact": _told(facts[-1]) if facts else None,
+        "last_fact": told_fact(facts[-1]) if facts else None,
         "waiting": {"until_ms": record.wake_at_ms} if is_waiting else None,
         "parked": record.parked,
         "created_ms": record.created_ms,
@@ -106,7 +106,8 @@ def _decoded(text: str) -> Fact:
     return decode_fact(json.dumps({**fields, "v": failure_to_json(_ELSEWHERE)}))
 
 
-def _told(fact: Fact) -> Json:
+def told_fact(fact: Fact) -> dict[str, Json]:
+    """Return what is told of a fact; see `run_event` for the members."""
     members: dict[str, Json] = {"kind": _KINDS[type(fact)], "at_ms": fact.at_ms}
     match fact:
         case StepCompleted() | StepFailed() | AttemptFailed() | AttemptStarted():

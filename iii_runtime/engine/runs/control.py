@@ -16,6 +16,7 @@ from iii_runtime.ports.run_dispatch import RunDispatch
 from iii_runtime.ports.run_store import Closing, Done, RunStore
 
 MAX_SIGNAL_NAME = 256
+_LOOK_AGAIN_MS = 60_000
 
 
 class RunControl:
@@ -57,6 +58,20 @@ class RunControl:
         """
         item = await self.signal_item(workflow_id, name, payload, signal_id)
         await self._deliver(workflow_id, item, run_id)
+
+    async def offer(self, workflow_id: str, item: InboxItem) -> RunRecord | None:
+        """Deliver an item if the workflow id has an open run; return its record, or None if it has none.
+
+        Raises:
+            InboxFullError: See `signal`.
+        """
+        written = await self._runs.deliver(workflow_id, item, self._stores.clock.now_ms())
+        if isinstance(written, Done):
+            await self._dispatch.wake(written.record)
+            return written.record
+        if written.record is not None and written.record.is_open:
+            raise InboxFullError(workflow_id, MAX_INBOX)
+        return None
 
     async def cancel(self, workflow_id: str, *, run_id: str | None = None, reason: str = "") -> None:
         """Ask the open run to end itself: it may clean up first. A second request changes nothing.
@@ -114,15 +129,16 @@ class RunControl:
             RunNotFoundError: There is no such run.
         """
         end_ms = None if within is None else self._stores.clock.now_ms() + round(within / timedelta(milliseconds=1))
-        while True:
-            record = await self.record(workflow_id, run_id)
-            run_id = run_id or record.run_id
-            now_ms = self._stores.clock.now_ms()
-            if not record.is_open:
-                return record
-            if end_ms is not None and now_ms >= end_ms:
-                return None
-            await self._dispatch.changed(workflow_id, now_ms + 60_000 if end_ms is None else end_ms)
+        with self._dispatch.watch(workflow_id) as watch:  # before the record is read, so that no end is missed
+            while True:
+                record = await self.record(workflow_id, run_id)
+                run_id = run_id or record.run_id
+                now_ms = self._stores.clock.now_ms()
+                if not record.is_open:
+                    return record
+                if end_ms is not None and now_ms >= end_ms:
+                    return None
+                await watch.changed(now_ms + _LOOK_AGAIN_MS if end_ms is None else end_ms)
 
     async def _deliver(self, workflow_id: str, item: InboxItem, run_id: str | None) -> None:
         written = await self._runs.deliver(workflow_id, item, self._stores.clock.now_ms(), run_id=run_id)

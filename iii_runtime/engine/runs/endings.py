@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 from iii_runtime.core.payload import Json, PayloadError, render_json
-from iii_runtime.core.runs.errors import (
-    RunCancelledError,
-    RunFailedError,
-    RunNotCompletedError,
-    RunTerminatedError,
-    RunTimedOutError,
-)
+from iii_runtime.core.runs.crossing import NOT_COMPLETED, told_failure
 from iii_runtime.core.runs.failure import Failure
 from iii_runtime.core.runs.failures import failure_from_json, failure_of, failure_to_json
 from iii_runtime.core.runs.record import RunRecord, Status
@@ -20,13 +13,6 @@ from iii_runtime.core.runs.values import decode_value, encode_value
 from iii_runtime.core.workflow.commands import Complete, EndCancelled, Fail
 from iii_runtime.engine.runs.journal import Journal
 from iii_runtime.ports.run_store import Closing
-
-_ERRORS: Mapping[Status, type[RunNotCompletedError]] = {
-    "failed": RunFailedError,
-    "cancelled": RunCancelledError,
-    "terminated": RunTerminatedError,
-    "timed_out": RunTimedOutError,
-}
 
 
 async def closing_of(end: Complete | Fail | EndCancelled, journal: Journal, record: RunRecord, at_ms: int) -> Closing:
@@ -70,7 +56,22 @@ async def result_of(journal: Journal, record: RunRecord, hint: Any = None) -> An
     if record.status == "completed":
         return decode_value(content, hint, "the result of the run")
     failure, why = _read(content)
-    raise _ERRORS[record.status](record.workflow_id, record.run_id, failure, why)
+    raise NOT_COMPLETED[record.status](record.workflow_id, record.run_id, failure, why)
+
+
+async def ending_of(journal: Journal, record: RunRecord) -> dict[str, Json]:
+    """Return how a run stands, for who asks from elsewhere: `status`, and by that `result`, or `error` or `reason`.
+
+    The result is as `encode_value` wrote it, the error as `told_failure` tells it.
+    """
+    ending: dict[str, Json] = {"status": record.status}
+    content = None if record.outcome is None else await journal.value(record, record.outcome)
+    if record.status == "completed":
+        return ending | {"result": content}
+    failure, why = _read(content)
+    if failure is not None:
+        ending["error"] = told_failure(failure)
+    return ending | ({"reason": why} if why else {})
 
 
 def told(content: Json) -> Json:

@@ -10,7 +10,8 @@ from typing import Any
 
 from iii_runtime.core.payload import Json
 from iii_runtime.core.registry import FunctionSpec
-from iii_runtime.core.runs.errors import QueryError
+from iii_runtime.core.runs.errors import QueryError, WorkflowDivergedError
+from iii_runtime.core.runs.facts import Fact
 from iii_runtime.core.runs.record import RunRecord
 from iii_runtime.core.workflow.machine import Machine
 from iii_runtime.engine.app import App
@@ -104,6 +105,20 @@ class RunExecutor:
         try:
             machine.start(await self._journal.facts(record))
             return machine.query(name, arguments)
+        finally:
+            machine.dispose()
+
+    async def waiting_for(self, record: RunRecord, facts: Sequence[Fact]) -> list[str] | None:
+        """Return in words what an open run waits for; None if its code is not here, or does not fit its journal."""
+        function = self._app.catalog.functions.get(record.workflow)
+        if function is None or function.workflow is None or function.plan is None:
+            return None
+        machine = self._machines(function, record, await self._journal.value(record, record.input))()
+        try:
+            machine.start(facts)
+            return machine.waiting_for()
+        except WorkflowDivergedError:
+            return None
         finally:
             machine.dispose()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,20 +11,22 @@ from iii_runtime.core.errors import InvocationError
 from iii_runtime.core.invocation import Source
 from iii_runtime.core.payload import Json, PayloadError, check_name
 from iii_runtime.core.registry import FunctionSpec
-from iii_runtime.core.runs.errors import RunNotCompletedError
+from iii_runtime.core.runs.description import describe, history
+from iii_runtime.core.runs.errors import RunAlreadyStartedError, RunNotCompletedError
 from iii_runtime.core.runs.policies import IdConflictPolicy
-from iii_runtime.core.runs.record import RunRecord
+from iii_runtime.core.runs.record import InboxItem, RunRecord
 from iii_runtime.core.runs.values import encode_value
 from iii_runtime.engine.app import App
 from iii_runtime.engine.runs.control import RunControl
-from iii_runtime.engine.runs.endings import result_of
+from iii_runtime.engine.runs.endings import ending_of, result_of
 from iii_runtime.engine.runs.executor import RunExecutor
 from iii_runtime.engine.runs.journal import Journal
-from iii_runtime.engine.runs.starts import Start, Started, Starter
+from iii_runtime.engine.runs.starts import Start, Started, Starter, start_contended
 from iii_runtime.engine.stores import Stores
 from iii_runtime.ports.run_dispatch import RunDispatch
 from iii_runtime.ports.run_store import RunQuery, RunStore
 
+_TRIES = 20
 _CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization", "x-amz-security-token", "x-api-key"})
 """Headers of a request that are not stored with the run it starts."""
 
@@ -37,6 +40,7 @@ class Runs:
 
     def __init__(self, app: App, stores: Stores, runs: RunStore, executor: RunExecutor, dispatch: RunDispatch) -> None:
         self._app = app
+        self._stores = stores
         self._runs = runs
         self._executor = executor
         self._journal = Journal(runs)
@@ -67,6 +71,65 @@ class Runs:
         if record is None:
             raise TimeoutError(f"run '{workflow_id}' has not ended within {within}.")
         return await result_of(self._journal, record)
+
+    async def signal_with_start(self, workflow: str, start: Start, signal: InboxItem) -> Started:
+        """Signal the open run of a workflow id, or start one that has the signal from the beginning.
+
+        Args:
+            workflow: What is started if no run is open.
+            start: With a workflow id; its policy for conflicts has no part in it.
+            signal: See `RunControl.signal_item`.
+
+        Raises:
+            InboxFullError: The open run has not taken its earlier signals yet. Nothing was stored.
+            RunAlreadyStartedError: The run is closed, and the policy of the start allows no other one.
+            InvocationError: As `start`.
+        """
+        workflow_id = start.workflow_id
+        assert workflow_id is not None  # noqa: S101 - the contract
+        start = replace(start, signal=signal, conflict=IdConflictPolicy.FAIL)
+        for _ in range(_TRIES):
+            known = await self.control.offer(workflow_id, signal)
+            if known is not None:
+                return Started(record=known, is_new=False)
+            try:
+                return await self.start(workflow, start)
+            except RunAlreadyStartedError as error:
+                if error.status != "running":
+                    raise
+        raise start_contended(workflow_id)
+
+    async def ending(self, workflow_id: str, run_id: str | None, within: timedelta) -> Json:
+        """Wait for a run to end; return its ids, its status and what it ended with, see `endings.ending_of`.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+        """
+        closed = await self.control.closed(workflow_id, run_id, within)
+        record = closed or await self.control.record(workflow_id, run_id)
+        ids: dict[str, Json] = {"workflow_id": record.workflow_id, "run_id": record.run_id}
+        return ids | ({"status": "running"} if closed is None else await ending_of(self._journal, closed))
+
+    async def describe(self, workflow_id: str, run_id: str | None = None) -> Json:
+        """Return where a run stands, see `core.runs.description.describe`.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+        """
+        record = await self.control.record(workflow_id, run_id)
+        facts = await self._journal.facts(record)
+        waiting_for = await self._executor.waiting_for(record, facts) if record.is_open else []
+        return describe(record, facts, waiting_for, self._stores.clock.now_ms())
+
+    async def history(self, workflow_id: str, run_id: str | None = None) -> Json:
+        """Return all that has happened to a run, see `core.runs.description.history`.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+        """
+        record = await self.control.record(workflow_id, run_id)
+        payload = await self._journal.value(record, record.input)
+        return history(record, payload, await self._journal.facts(record), await ending_of(self._journal, record))
 
     async def query(self, workflow_id: str, name: str, arguments: list[Json], run_id: str | None = None) -> Json:
         """Return the workflow's answer to a question, of everything that is stored of it; nothing changes.

@@ -99,8 +99,7 @@ class Starter:
                     return await self._begun(replaced.record)
             else:
                 await self._dispatch.wake(found)
-        message = f"workflow id '{record.workflow_id}' changes hands faster than a run can be started under it."
-        raise IiiError(message, code="start_contended")
+        raise start_contended(record.workflow_id)
 
     async def _new_record(self, function: FunctionSpec, start: Start) -> RunRecord:
         now_ms, options = self._stores.clock.now_ms(), function.workflow
@@ -135,6 +134,12 @@ class Starter:
         else:
             await self._dispatch.wake(record)
         return Started(record=record, is_new=True)
+
+
+def start_contended(workflow_id: str) -> IiiError:
+    """Return the error of a start that others got ahead of again and again. Nothing was started; it may be repeated."""
+    message = f"workflow id '{workflow_id}' changes hands faster than a run can be started under it. Try it again."
+    return IiiError(message, code="start_contended")
 
 
 def derived_run_id(workflow_id: str, request_id: str) -> str:

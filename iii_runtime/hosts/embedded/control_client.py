@@ -11,6 +11,7 @@ from typing import Any
 
 from iii_runtime.core.errors import EnqueueError, HostError, InvocationError
 from iii_runtime.core.payload import Json, PayloadError, encode_json
+from iii_runtime.core.remote_error import told_about
 from iii_runtime.core.trigger_request import TriggerRequest, parse_trigger_request, render_trigger_request
 from iii_runtime.hosts.embedded.host_file import HostFile, RunningHost, split_address
 
@@ -110,7 +111,10 @@ def _result(status: int, content: bytes, request: TriggerRequest) -> Json:
         raise EnqueueError(error["reason"], message, error.get("function_id"))
     if "function_id" in error:
         function_id = error["function_id"] or request.function_id
-        raise InvocationError(code, message, function_id, error.get("stacktrace"), error.get("invocation_id"))
+        about = told_about(error.get("about"))
+        raise InvocationError(
+            code, message, function_id, error.get("stacktrace"), error.get("invocation_id"), about=about
+        )
     raise HostError(f"the host did not carry out the request: {message}", code=code)
 
 

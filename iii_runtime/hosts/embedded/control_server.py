@@ -88,6 +88,7 @@ def _failure(status: int, error: IiiError, function_id: str | None) -> HttpReply
     if isinstance(error, InvocationError):
         fields["function_id"] = error.function_id or function_id
         fields |= {"stacktrace": error.stacktrace, "invocation_id": error.invocation_id}
+        fields["about"] = {**error.about} or None
     if isinstance(error, EnqueueError):
         fields["reason"] = error.reason
     return _json_reply(status, {"error": {name: value for name, value in fields.items() if _is_told(name, value)}})

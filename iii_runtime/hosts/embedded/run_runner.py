@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -49,7 +50,7 @@ class RunRunner:
         self._active: dict[str, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
         self._rested = asyncio.Event()
-        self._waiters: dict[str, list[asyncio.Future[None]]] = {}
+        self._watches: dict[str, list[_Watch]] = {}
         self._looking = True
         self._stopping = False
 
@@ -80,19 +81,18 @@ class RunRunner:
         """Let the runs go on that an earlier process has left; return how many."""
         return await self._runs.release_all(self._clock.now_ms())
 
-    async def changed(self, workflow_id: str, until_ms: int) -> None:
-        """Return when an execution of the run has ended, or at `until_ms`."""
-        waiter = asyncio.get_running_loop().create_future()
-        waiters = self._waiters.setdefault(workflow_id, [])
-        waiters.append(waiter)
-        timer = asyncio.create_task(self._clock.sleep_until(datetime.fromtimestamp(until_ms / 1000, UTC)))
+    @contextmanager
+    def watch(self, workflow_id: str) -> Iterator[_Watch]:
+        """Take note of the ends of a run's executions, from now until the block ends."""
+        watch = _Watch(self._clock)
+        watches = self._watches.setdefault(workflow_id, [])
+        watches.append(watch)
         try:
-            await asyncio.wait({waiter, timer}, return_when=asyncio.FIRST_COMPLETED)
+            yield watch
         finally:
-            timer.cancel()
-            waiters.remove(waiter)
-            if not waiters:
-                self._waiters.pop(workflow_id, None)
+            watches.remove(watch)
+            if not watches and self._watches.get(workflow_id) is watches:
+                del self._watches[workflow_id]
 
     async def settle(self) -> None:
         """Return when it is idle. What is due later does not count."""
@@ -179,18 +179,37 @@ class RunRunner:
                 self._rested.set()
 
     def _tell(self, workflow_id: str) -> None:
-        for waiter in self._waiters.get(workflow_id, ()):
-            if not waiter.done():
-                waiter.set_result(None)
+        for watch in self._watches.get(workflow_id, ()):
+            watch.note()
 
     async def _wait(self, until_ms: int | None) -> None:
-        woken = asyncio.create_task(self._wake.wait())
-        waits: set[asyncio.Task[Any]] = {woken}
-        if until_ms is not None:
-            instant = datetime.fromtimestamp(until_ms / 1000, UTC)
-            waits.add(asyncio.create_task(self._clock.sleep_until(instant)))
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        await _first(self._wake, until_ms, self._clock)
+
+
+class _Watch:
+    """A `RunWatch`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._noted = asyncio.Event()
+
+    def note(self) -> None:
+        self._noted.set()
+
+    async def changed(self, until_ms: int) -> None:
+        await _first(self._noted, until_ms, self._clock)
+        self._noted.clear()
+
+
+async def _first(event: asyncio.Event, until_ms: int | None, clock: Clock) -> None:
+    """Return when the event is set, or at `until_ms`."""
+    if event.is_set():
+        return
+    waits: set[asyncio.Task[Any]] = {asyncio.create_task(event.wait())}
+    if until_ms is not None:
+        waits.add(asyncio.create_task(clock.sleep_until(datetime.fromtimestamp(until_ms / 1000, UTC))))
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()

@@ -1,0 +1,1 @@
+"""Durable runs from outside: what a program that starts and follows them uses."""
