@@ -280,6 +280,7 @@ async def test_a_description_says_where_a_run_stands(setting_for: SettingFor) ->
             "name": "fails",
             "occurrence": 0,
             "attempt": 1,
+            "elapsed_ms": 0,
             "error": {"type": "PausedError", "message": "not yet"},
             "next_at_ms": began_ms + 60_000,
         }

@@ -39,10 +39,10 @@ NOW = 1_796_070_531_000
 KEY = Key("step", "charge ☃", 2)
 FAILURE = Failure(type="E", message="é", stack="at", non_retryable=True, cause=Failure(type="F", message=""))
 FACTS: list[Fact] = [
-    StepCompleted(key=KEY, at_ms=NOW, value={"l": 1, '"l":': ["\0", None]}, attempts=3),
+    StepCompleted(key=KEY, at_ms=NOW, value={"l": 1, '"l":': ["\0", None]}, attempts=3, elapsed_ms=9),
     StepCompleted(key=Key("step", "a"), at_ms=NOW),
-    StepFailed(key=KEY, at_ms=NOW, failure=FAILURE, attempts=4),
-    AttemptFailed(key=KEY, at_ms=NOW, attempt=1, failure=FAILURE, next_at_ms=NOW + 1000),
+    StepFailed(key=KEY, at_ms=NOW, failure=FAILURE, attempts=4, elapsed_ms=8),
+    AttemptFailed(key=KEY, at_ms=NOW, attempt=1, failure=FAILURE, next_at_ms=NOW + 1000, elapsed_ms=7),
     AttemptStarted(key=KEY, at_ms=NOW, attempt=1),
     TimerFired(number=0, deadline_ms=NOW, at_ms=NOW),
     TimerFired(number=7, deadline_ms=NOW, at_ms=NOW + 5),

@@ -43,20 +43,21 @@ WAITING = replace(LEASED, owner=None, lease_until_ms=None, wake_at_ms=70)
 
 TOLD: list[tuple[Fact, dict[str, Json]]] = [
     (
-        StepCompleted(key=KEY, at_ms=9, value="secret", attempts=3),
-        {"kind": "step_completed", "name": "charge", "occurrence": 2, "attempts": 3},
+        StepCompleted(key=KEY, at_ms=9, value="secret", attempts=3, elapsed_ms=7),
+        {"kind": "step_completed", "name": "charge", "occurrence": 2, "attempts": 3, "elapsed_ms": 7},
     ),
     (
         StepFailed(key=KEY, at_ms=9, failure=FAILURE, attempts=3),
-        {"kind": "step_failed", "name": "charge", "occurrence": 2, "attempts": 3, "error": ERROR},
+        {"kind": "step_failed", "name": "charge", "occurrence": 2, "attempts": 3, "elapsed_ms": 0, "error": ERROR},
     ),
     (
-        AttemptFailed(key=KEY, at_ms=9, attempt=1, failure=FAILURE, next_at_ms=30),
+        AttemptFailed(key=KEY, at_ms=9, attempt=1, failure=FAILURE, next_at_ms=30, elapsed_ms=12),
         {
             "kind": "attempt_failed",
             "name": "charge",
             "occurrence": 2,
             "attempt": 1,
+            "elapsed_ms": 12,
             "error": ERROR,
             "next_at_ms": 30,
         },

@@ -50,8 +50,9 @@ def run_event(record: RunRecord, facts: Sequence[Fact]) -> Json:
     `until_ms`, which is null if it waits for a delivery alone; `parked`, the reason; and the instants `created_ms`,
     `cancel_requested_ms`, `deadline_ms` and `closed_ms`, Unix milliseconds or null.
 
-    A fact has a `kind`, `at_ms`, and what is known of it: `name`, `occurrence`, `attempt`, `attempts`, `error` with
-    `type` and `message`, null if it is stored apart, `next_at_ms`, `deadline_ms`, `reason`, `patch_id`.
+    A fact has a `kind`, `at_ms`, and what is known of it: `name`, `occurrence`, `attempt`, `attempts`, `elapsed_ms` of
+    its last attempt, `error` with `type` and `message`, null if it is stored apart, `next_at_ms`, `deadline_ms`,
+    `reason`, `patch_id`.
     """
     is_waiting = record.is_open and record.lease_until_ms is None and record.parked is None
     return {
@@ -131,6 +132,8 @@ def _told_of_step(fact: StepCompleted | StepFailed | AttemptFailed | AttemptStar
         members["attempts"] = fact.attempts
     else:
         members["attempt"] = fact.attempt
+    if not isinstance(fact, AttemptStarted):
+        members["elapsed_ms"] = fact.elapsed_ms
     if isinstance(fact, StepFailed | AttemptFailed):
         members["error"] = _error(fact.failure)
     if isinstance(fact, AttemptFailed):

@@ -177,13 +177,13 @@ def _parts(fact: Fact) -> tuple[dict[str, Json], Json]:
     value: Json = None
     match fact:
         case StepCompleted():
-            members |= _key_members(fact.key) | ({"n": fact.attempts} if fact.attempts != 1 else {})
+            members |= _key_members(fact.key) | ({"n": fact.attempts} if fact.attempts != 1 else {}) | _elapsed(fact)
             value = fact.value
         case StepFailed():
-            members |= _key_members(fact.key) | {"n": fact.attempts}
+            members |= _key_members(fact.key) | {"n": fact.attempts} | _elapsed(fact)
             value = failure_to_json(fact.failure)
         case AttemptFailed():
-            members |= _key_members(fact.key) | {"n": fact.attempt, "x": fact.next_at_ms}
+            members |= _key_members(fact.key) | {"n": fact.attempt, "x": fact.next_at_ms} | _elapsed(fact)
             value = failure_to_json(fact.failure)
         case AttemptStarted():
             members |= _key_members(fact.key) | {"n": fact.attempt}
@@ -199,6 +199,10 @@ def _parts(fact: Fact) -> tuple[dict[str, Json], Json]:
         case Suspended():
             pass
     return members, value
+
+
+def _elapsed(fact: StepCompleted | StepFailed | AttemptFailed) -> dict[str, Json]:
+    return {"e": fact.elapsed_ms} if fact.elapsed_ms else {}
 
 
 def _key_members(key: Key) -> dict[str, Json]:
@@ -227,7 +231,16 @@ def _value(fields: Mapping[str, object]) -> Json:
 
 
 def _failed(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {"key": _key(fields), "at_ms": integer(fields, "a"), "failure": failure_from_json(fields["v"])}
+    return {
+        "key": _key(fields),
+        "at_ms": integer(fields, "a"),
+        "failure": failure_from_json(fields["v"]),
+        "elapsed_ms": _elapsed_ms(fields),
+    }
+
+
+def _elapsed_ms(fields: Mapping[str, object]) -> int:
+    return optional(fields, "e", int) or 0
 
 
 def _timer(fields: Mapping[str, object]) -> TimerFired:
@@ -251,7 +264,11 @@ _NAMES: Mapping[str, str] = {
 }
 _READERS: Mapping[str, Callable[[dict[str, Any]], Fact]] = {
     "c": lambda fields: StepCompleted(
-        key=_key(fields), at_ms=integer(fields, "a"), value=_value(fields), attempts=_attempts(fields)
+        key=_key(fields),
+        at_ms=integer(fields, "a"),
+        value=_value(fields),
+        attempts=_attempts(fields),
+        elapsed_ms=_elapsed_ms(fields),
     ),
     "f": lambda fields: StepFailed(**_failed(fields), attempts=integer(fields, "n")),
     "r": lambda fields: AttemptFailed(**_failed(fields), attempt=integer(fields, "n"), next_at_ms=integer(fields, "x")),

@@ -41,33 +41,46 @@ class StepCompleted:
     Attributes:
         value: Its result, as `encode_value` wrote it.
         attempts: How many attempts it took, failed ones included.
+        elapsed_ms: How long the last attempt took.
     """
 
     key: Key
     at_ms: int
     value: Json = None
     attempts: int = 1
+    elapsed_ms: int = 0
 
 
 @frozen(kw_only=True)
 class StepFailed:
-    """A step will not be tried again. `attempts` is how many of its attempts failed."""
+    """A step will not be tried again.
+
+    Attributes:
+        attempts: How many of its attempts failed.
+        elapsed_ms: How long the last attempt took, as far as anybody saw.
+    """
 
     key: Key
     at_ms: int
     failure: Failure
     attempts: int
+    elapsed_ms: int = 0
 
 
 @frozen(kw_only=True)
 class AttemptFailed:
-    """An attempt of a step failed, and another one follows at `next_at_ms`, which was chosen once."""
+    """An attempt of a step failed, and another one follows at `next_at_ms`, which was chosen once.
+
+    Attributes:
+        elapsed_ms: How long the attempt took.
+    """
 
     key: Key
     at_ms: int
     attempt: int
     failure: Failure
     next_at_ms: int
+    elapsed_ms: int = 0
 
 
 @frozen(kw_only=True)

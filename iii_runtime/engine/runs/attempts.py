@@ -82,26 +82,29 @@ class Attempts:
             begin()
             return result
 
-        is_async = iscoroutinefunction(command.function)
+        is_async, began_ms = iscoroutinefunction(command.function), self._clock.now_ms()
         try:
             result = await self._executor.run(body, is_async=is_async, timeout=limit)
             if isawaitable(result):  # a plain function may return a coroutine: a decorator around `async def` does
                 result = await self._executor.run(rest, is_async=True, timeout=limit)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the outcome of this attempt
-            return Outcome(error=error)
-        return Outcome(value=result)
+            return Outcome(error=error, elapsed_ms=self._clock.now_ms() - began_ms)
+        return Outcome(value=result, elapsed_ms=self._clock.now_ms() - began_ms)
 
     def fact_of(
         self, command: RunStep, outcome: Outcome, attempt: int, now_ms: int
     ) -> StepCompleted | StepFailed | AttemptFailed:
         """Return what an outcome means: the step has ended, or another attempt follows."""
+        elapsed_ms = max(outcome.elapsed_ms, 0)
         if outcome.error is None:
             try:
                 value = encode_value(outcome.value, f"the result of {command.key}")
             except PayloadError as error:  # another attempt would return the same
                 failure = failure_of(error)
-                return StepFailed(key=command.key, at_ms=now_ms, failure=failure, attempts=attempt)
-            return StepCompleted(key=command.key, at_ms=now_ms, value=value, attempts=attempt)
+                return StepFailed(
+                    key=command.key, at_ms=now_ms, failure=failure, attempts=attempt, elapsed_ms=elapsed_ms
+                )
+            return StepCompleted(key=command.key, at_ms=now_ms, value=value, attempts=attempt, elapsed_ms=elapsed_ms)
         decision = next_attempt(
             command.options.retry,
             outcome.error,
@@ -114,12 +117,17 @@ class Attempts:
         failure = failure_of(outcome.error)
         if isinstance(decision, Retry):
             return AttemptFailed(
-                key=command.key, at_ms=now_ms, attempt=attempt, failure=failure, next_at_ms=decision.at_ms
+                key=command.key,
+                at_ms=now_ms,
+                attempt=attempt,
+                failure=failure,
+                next_at_ms=decision.at_ms,
+                elapsed_ms=elapsed_ms,
             )
         if decision.is_late:
             message = f"no attempt of {command.key} may begin any more within its schedule-to-close"
             failure = Failure(type=SCHEDULE_TO_CLOSE, message=message, cause=failure)
-        return StepFailed(key=command.key, at_ms=now_ms, failure=failure, attempts=attempt)
+        return StepFailed(key=command.key, at_ms=now_ms, failure=failure, attempts=attempt, elapsed_ms=elapsed_ms)
 
     def interrupted(self, command: RunStep, now_ms: int, attempt: int) -> StepFailed:
         """Return what became of an attempt that must not be repeated, and that nobody saw the end of."""

@@ -14,7 +14,9 @@ class Outcome:
     Attributes:
         value: What it returned.
         error: What it raised; None if it returned.
+        elapsed_ms: How long it took.
     """
 
     value: Any = None
     error: Exception | None = None
+    elapsed_ms: int = 0
