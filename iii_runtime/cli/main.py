@@ -29,6 +29,7 @@ _COMMANDS = {
     "dlq": "iii_runtime.cli.dlq",
     "state": "iii_runtime.cli.state",
     "stream": "iii_runtime.cli.stream",
+    "runs": "iii_runtime.cli.runs",
     "cron": "iii_runtime.cli.cron",
     "config": "iii_runtime.cli.config",
     "bundle": "iii_runtime.cli.bundle",

@@ -29,7 +29,13 @@ _HEARTBEAT_SECONDS = 20.0
 _EMPTY = "notice: nothing is stored there; sent events are not kept, so only what comes from now on is shown"
 
 
-async def watch_stream(place: Place, subscription: Subscription, until: int | None) -> None:
+def _data_text(data: Any) -> str:
+    return json.dumps(data, ensure_ascii=False)
+
+
+async def watch_stream(
+    place: Place, subscription: Subscription, until: int | None, *, tell: Callable[[Any], str] = _data_text
+) -> None:
     """Print the events of a subscription, one a line, and reconnect whenever the connection is lost.
 
     Args:
@@ -37,6 +43,7 @@ async def watch_stream(place: Place, subscription: Subscription, until: int | No
             address of a stage, which takes one connection.
         subscription: What to see.
         until: How many events to print; None for no end.
+        tell: Returns the data of an event as people read it.
 
     Raises:
         HostError: `host_unreachable`: no host runs at the start. `stream_refused`: it takes no connection. For a stage
@@ -58,7 +65,7 @@ async def watch_stream(place: Place, subscription: Subscription, until: int | No
             async for frame in frames:
                 if printed == 0 and frame["event"].get("data") == nothing:
                     say(_EMPTY)
-                print(_line(frame, as_json=place.as_json), flush=True)
+                print(json_text(frame, compact=True) if place.as_json else _line(frame, tell), flush=True)
                 printed += 1
                 if printed == until:
                     return
@@ -136,9 +143,7 @@ def _event_frame(frame: dict[str, Any]) -> dict[str, Any]:
     return frame
 
 
-def _line(frame: dict[str, Any], *, as_json: bool) -> str:
-    if as_json:
-        return json_text(frame, compact=True)
+def _line(frame: dict[str, Any], tell: Callable[[Any], str]) -> str:
     event = frame["event"]
     kind, name, data = event["type"], frame["id"], event.get("data")
     if kind == "event":
@@ -147,5 +152,4 @@ def _line(frame: dict[str, Any], *, as_json: bool) -> str:
         # Its id is made of step and time, which are members as well.
         name, data = data["step"], {key: value for key, value in data.items() if key not in {"step", "at"}}
     moment = datetime.fromtimestamp(frame["timestamp"] / 1000, UTC).astimezone()
-    shown = json.dumps(data, ensure_ascii=False)
-    return visible(f"{moment:%H:%M:%S} {kind:<11} {name or '-':<14} {shown}").replace("\n", "\\n")
+    return visible(f"{moment:%H:%M:%S} {kind:<11} {name or '-':<14} {tell(data)}").replace("\n", "\\n")

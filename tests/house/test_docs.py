@@ -137,7 +137,7 @@ def test_the_command_line_reference_names_no_command_that_does_not_exist() -> No
     known = {name for name, _ in commands(cli, "iii-runtime")}
     shown: set[str] = set()
     for path in DOCUMENTS:
-        shown |= set(re.findall(r"iii-runtime (?:dlq|state|stream|cron|config|queues) [a-z]+", path.read_text()))
+        shown |= set(re.findall(r"iii-runtime (?:dlq|state|stream|runs|cron|config|queues) [a-z]+", path.read_text()))
     assert shown - known == set()
 
 

@@ -17,6 +17,7 @@ from iii_runtime.core.trigger_request import TriggerRequest
 from iii_runtime.core.worker import Worker
 from iii_runtime.engine.app import App
 from iii_runtime.engine.runtime import Runtime
+from iii_runtime.hosts.embedded.run_storing import StoredOnly
 from iii_runtime.hosts.embedded.stores import OpenData, open_data
 from iii_runtime.hosts.loop_invoker import LoopInvoker
 from iii_runtime.hosts.memory import memory_stores
@@ -25,7 +26,8 @@ from iii_runtime.hosts.memory import memory_stores
 class LocalSession:
     """The engine over a data directory that no host holds. A context manager; for synchronous callers.
 
-    A message enqueued here is stored, and consumed when a host starts; a state change fires its triggers then.
+    A message enqueued here is stored, and consumed when a host starts; a state change fires its triggers then. So is a
+    run that is started or signalled: it goes on when a host starts.
 
     Args:
         data: The directory; it is made if it is missing. None is an empty store that keeps nothing.
@@ -57,6 +59,8 @@ class LocalSession:
             raise
         self._app = App(config, workers)
         self._runtime = Runtime(self._app, stores, self._executor)
+        if stores.runs is not None:
+            self._runtime.run_workflows(StoredOnly(clock))
         for worker in self._workers:
             worker.attach(LoopInvoker(self._runtime, self._loop))
 
