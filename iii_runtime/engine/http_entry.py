@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -52,6 +52,8 @@ from iii_runtime.engine.runtime import Runtime
 
 _log = logging.getLogger("iii_runtime.http")
 _KEY_HEADER = "idempotency-key"
+OWN_ROUTES = "/_iii/"
+"""Where the paths of the runtime's own routes begin; on AWS some have a Lambda of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +94,14 @@ class HttpEntry:
     Args:
         runtime: The engine.
         holder: Identity of this host's life: reservations of idempotency keys by an earlier life are taken over.
+        may_use_runs: Whether a request may come to the routes of durable runs; None if there are none.
     """
 
-    def __init__(self, runtime: Runtime, holder: str) -> None:
+    def __init__(
+        self, runtime: Runtime, holder: str, *, may_use_runs: Callable[[HttpCall], bool] | None = None
+    ) -> None:
         self._runtime = runtime
+        self._may_use_runs = may_use_runs
         self._table: tuple[Catalog, RouteTable[_Target]] | None = None
         self._active = 0
         self._idempotent = IdempotentAnswers(runtime, holder)
@@ -118,6 +124,8 @@ class HttpEntry:
         return self.with_cors(call, reply)
 
     async def _answer(self, call: HttpCall, error_id: str) -> HttpReply:
+        if self._may_use_runs is not None and call.path.startswith(OWN_ROUTES):
+            return await self._answer_of_runs(call, self._may_use_runs, error_id)
         match = self._routes().match(call.method, call.path)
         if isinstance(match, NotFound):
             return not_found(call.method, call.path, error_id)
@@ -129,6 +137,19 @@ class HttpEntry:
         if _KEY_HEADER in request["headers"] and call.method not in UNKEYED_METHODS:
             return await self._once(call, match, request, error_id)
         return await self._run(match.route.target, request, error_id)
+
+    async def _answer_of_runs(
+        self, call: HttpCall, may_use_runs: Callable[[HttpCall], bool], error_id: str
+    ) -> HttpReply:
+        # Loaded here: most functions behind http routes have nothing to do with runs.
+        from iii_runtime.engine.run_routes import RunRoutes  # noqa: PLC0415
+
+        if not RunRoutes.has(call.path) or self._runtime.runs is None:
+            return not_found(call.method, call.path, error_id)
+        if not may_use_runs(call):
+            return error_reply(403, "FORBIDDEN", "runs may not be reached from there", error_id)
+        routes = RunRoutes(self._runtime.trigger)
+        return await routes.answer(call.method, call.path, call.query, call.headers, call.body, error_id)
 
     async def _once(self, call: HttpCall, match: Matched[_Target], request: dict[str, Any], error_id: str) -> HttpReply:
         def run() -> Awaitable[HttpReply]:
@@ -155,6 +176,8 @@ class HttpEntry:
             if not await condition_holds(self._runtime.invoker, target.condition, call):
                 return condition_not_met(error_id)
             result = await self._runtime.invoker.invoke_raw(call)
+            if self._may_use_runs is not None and self._is_of_workflow(target) and _is_accepted(result):
+                result = _with_location(result)
             reply = render_response(result)
             if isinstance(result, Mapping) and result and not result.keys() & RESPONSE_MEMBERS:
                 message = "result not sent: an http function answers with `body`, `status_code` or `headers`"
@@ -192,6 +215,10 @@ class HttpEntry:
             },
         )
         return error_reply(500, error.code, _told(error.message), error_id)
+
+    def _is_of_workflow(self, target: _Target) -> bool:
+        function = self._runtime.app.catalog.functions.get(target.function_id)
+        return function is not None and function.workflow is not None
 
     def _limit(self, function_id: str) -> timedelta:
         default = timedelta(milliseconds=self._runtime.app.config.http.default_timeout_ms)
@@ -231,6 +258,19 @@ class HttpEntry:
             requested_headers=named.get("access-control-request-headers"),
         )
         return replace(reply, headers=(*reply.headers, *granted))
+
+
+def _is_accepted(result: object) -> bool:
+    return isinstance(result, dict) and result.get("status_code") == 202
+
+
+def _with_location(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer about a run that goes on, with the place where it is described."""
+    from iii_runtime.engine.run_routes import location_of  # noqa: PLC0415 - see above
+
+    ids = result["body"]
+    location = location_of(ids["workflow_id"], ids["run_id"])
+    return {**result, "headers": {**result.get("headers", {}), "Location": location}}
 
 
 async def _read(call: HttpCall, match: Matched[_Target]) -> dict[str, Any]:

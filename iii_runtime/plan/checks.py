@@ -26,6 +26,7 @@ from iii_runtime.plan.limits import HELD_QUEUE
 from iii_runtime.plan.names import Deployment
 from iii_runtime.plan.queues import plan_queues, sum_of_backoffs
 
+_OWN_SEGMENT = "_iii"
 __all__ = ["Finding", "check_anywhere", "check_app"]
 
 
@@ -62,6 +63,11 @@ def check_anywhere(config: Config, catalog: Catalog) -> list[Finding]:
             )
         if isinstance(trigger.kind, Http):
             route = parse_route(trigger.kind.method, trigger.kind.path, trigger)
+            if route.segments[:1] == (_OWN_SEGMENT,):
+                message = (
+                    f"{route.method} {route.pattern}: paths under /{_OWN_SEGMENT} are the runtime's. Take another."
+                )
+                findings.append(_error(trigger, message))
             other = next((known for known in routes if _is_same(known, route)), None)
             if other is None:
                 routes.append(route)

@@ -157,10 +157,6 @@ def _check_routes(basis: Basis, routes: Sequence[PlannedRoute], tickets: list[Pl
     for route in routes:
         count += 1
         where = route.source
-        if tickets and (route.method, route.path) == STREAM_TICKET:
-            yield error(
-                where, f"{route.method} {route.path} is the runtime's own route for tickets. Take another path."
-            )
         texts = [segment for segment in route.path.split("/") if segment and not segment.startswith("{")]
         if not all(map(_PLAIN.fullmatch, texts)):
             yield warning(

@@ -212,7 +212,7 @@ class Harness:
         executor = ThreadExecutor()
         runtime = Runtime(app, self._wrap(await self._open()), executor)
         background = Background(runtime, self.pushed.extend, self._sweep)
-        entry = HttpEntry(runtime, holder=self._ids.new_id())
+        entry = HttpEntry(runtime, holder=self._ids.new_id(), may_use_runs=lambda _call: True)
         self._life = _Life(app=app, executor=executor, runtime=runtime, background=background, entry=entry)
         for worker in self._workers:
             worker.attach(LoopInvoker(runtime, asyncio.get_running_loop()))

@@ -73,6 +73,14 @@ def test_two_routes_of_one_shape_are_an_error() -> None:
     )
 
 
+def test_a_route_under_the_paths_of_the_runtime_is_an_error() -> None:
+    (finding,) = findings_of(worker_with(Http("GET", "_iii/runs/:id"), Http("GET", "/_iiii/runs")))
+    assert finding.level == "error"
+    assert finding.message == (
+        "http trigger of 'orders::pay': GET /_iii/runs/:id: paths under /_iii are the runtime's. Take another."
+    )
+
+
 def test_a_trigger_of_a_function_nobody_registered_is_a_warning() -> None:
     worker = worker_with()
     worker.register_trigger({"type": "state", "function_id": "orders::pai"})

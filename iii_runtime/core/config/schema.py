@@ -130,6 +130,7 @@ class HttpSection(Section):
     cors: CorsSection | None = None
     auth: HttpAuth | None = None
     jwt: JwtSection | None = None
+    run_routes: bool | None = None
     middleware: Annotated[
         object,
         _refuse(

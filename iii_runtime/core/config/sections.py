@@ -180,6 +180,7 @@ def _http_config(section: HttpSection, line: int) -> HttpConfig:
         cors=None if section.cors is None else _cors_config(section.cors),
         auth=section.auth,
         jwt=None if section.jwt is None else JwtConfig(issuer=section.jwt.issuer, audience=tuple(section.jwt.audience)),
+        run_routes=section.run_routes,
         line=line,
     )
 

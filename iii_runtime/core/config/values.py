@@ -59,6 +59,7 @@ class HttpConfig:
         cors: None sends no CORS headers, so pages of other origins cannot read the answers.
         auth: Who may call the routes on AWS that say nothing of their own; None leaves it to the stage.
         jwt: Whose tokens `auth: jwt` takes.
+        run_routes: Whether the routes of durable runs are there; None: where not everybody can reach them.
         line: Where the file has this section; None without one.
     """
 
@@ -69,6 +70,7 @@ class HttpConfig:
     cors: CorsConfig | None = None
     auth: HttpAuth | None = None
     jwt: JwtConfig | None = None
+    run_routes: bool | None = None
     line: int | None = field(default=None, compare=False)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from iii_runtime.core.call import Call
 from iii_runtime.core.errors import InvocationError
+from iii_runtime.core.http.prefer import applied_wait, preferred_wait
 from iii_runtime.core.invocation import Source
 from iii_runtime.core.payload import Json, PayloadError, check_name
 from iii_runtime.core.registry import FunctionSpec
@@ -156,7 +157,7 @@ class Runs:
         record = (await self.begin(function, call)).record
         ids: dict[str, Json] = {"workflow_id": record.workflow_id, "run_id": record.run_id}
         if call.source == "http":
-            return {"status_code": 202, "body": ids}
+            return await self._answer(record, call)
         if call.source != "direct":
             return ids
         try:
@@ -169,6 +170,24 @@ class Runs:
             raise InvocationError("TIMEOUT", message, function.id) from error
         except RunNotCompletedError as error:
             raise InvocationError(error.code, error.message, function.id) from error
+
+    async def _answer(self, record: RunRecord, call: Call) -> Json:
+        """Return the answer to an http request: its result if the client prefers to wait and the run ends in time."""
+        ids: dict[str, Json] = {"workflow_id": record.workflow_id, "run_id": record.run_id}
+        headers = call.payload.get("headers") if isinstance(call.payload, dict) else None
+        prefer = headers.get("prefer") if isinstance(headers, dict) else None
+        wait = preferred_wait(prefer if isinstance(prefer, str) else None)
+        if wait is None:
+            return {"status_code": 202, "body": ids}
+        name, value = applied_wait(wait)
+        within = wait if call.timeout is None else min(wait, call.timeout)
+        try:
+            result = await self.result(record.workflow_id, record.run_id, within)
+        except TimeoutError:
+            return {"status_code": 202, "body": ids, "headers": {name: value}}
+        except RunNotCompletedError as error:
+            raise InvocationError(error.code, error.message, record.workflow) from error
+        return {"status_code": 200, "body": encode_value(result, "the result"), "headers": {name: value}}
 
     async def begin(self, function: FunctionSpec, call: Call) -> Started:
         """Start the run that a call asks for, and wait for nothing.

@@ -6,7 +6,8 @@ import ipaddress
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from iii_runtime.core.config import CorsConfig
+from iii_runtime.core.config import CorsConfig, HttpConfig
+from iii_runtime.engine.http_entry import HttpCall
 
 
 def origin_rule(cors: CorsConfig | None) -> Callable[[str], bool]:
@@ -24,6 +25,25 @@ def origin_rule(cors: CorsConfig | None) -> Callable[[str], bool]:
         return lambda _origin: True
     allowed = frozenset(cors.allowed_origins)
     return lambda origin: origin in allowed or is_loopback_origin(origin)
+
+
+def run_routes_rule(config: HttpConfig) -> Callable[[HttpCall], bool] | None:
+    """Return which requests may reach the routes of durable runs; None if there are none.
+
+    On the loopback address those of this machine: a page that has another machine's name resolved to this one is not
+    believed. Pages of elsewhere are those of `origin_rule`.
+    """
+    is_here = is_loopback_netloc(config.host)
+    if not (is_here if config.run_routes is None else config.run_routes):
+        return None
+    may_read = origin_rule(config.cors)
+
+    def may(call: HttpCall) -> bool:
+        headers = call.named
+        origin = headers.get("origin")
+        return (not is_here or is_loopback_netloc(headers.get("host", ""))) and (origin is None or may_read(origin))
+
+    return may
 
 
 def is_loopback_origin(origin: str) -> bool:

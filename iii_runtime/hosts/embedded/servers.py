@@ -16,7 +16,7 @@ from iii_runtime.hosts.embedded.control_server import ControlServer
 from iii_runtime.hosts.embedded.host_file import HostFile, RunningHost, new_token
 from iii_runtime.hosts.embedded.http_server import HttpServer
 from iii_runtime.hosts.embedded.listener import ListeningServer
-from iii_runtime.hosts.embedded.origins import origin_rule
+from iii_runtime.hosts.embedded.origins import origin_rule, run_routes_rule
 from iii_runtime.hosts.embedded.stream_hub import StreamHub
 from iii_runtime.hosts.embedded.stream_server import StreamServer
 
@@ -51,7 +51,7 @@ class Servers:
         self._running: RunningHost | None = None
         self._hub = StreamHub()
         self._http = HttpServer(
-            HttpEntry(runtime, holder),
+            HttpEntry(runtime, holder, may_use_runs=run_routes_rule(config.http)),
             config.http.host,
             config.http.port if http_port is None else http_port,
             ids=stores.ids,
