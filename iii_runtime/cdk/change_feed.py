@@ -14,7 +14,9 @@ from iii_runtime.plan.limits import CHANGE_AGE
 BATCH_SIZE = 100
 STORED = ("S#", "T#")
 SENT = "E#"
-"""Prefixes of the keys that the feed delivers: state and stream items with every change, events when they are made."""
+RUNS = "W#"
+"""Prefixes of the keys that the feed delivers: state and stream items with every change, events when they are made, and
+of what belongs to runs their records."""
 
 
 def add_feed_mapping(
@@ -43,10 +45,14 @@ def add_feed_mapping(
             filters=[
                 mapping.FilterProperty(pattern=json.dumps(_keys(*STORED))),
                 mapping.FilterProperty(pattern=json.dumps({"eventName": ["INSERT"], **_keys(SENT)})),
+                mapping.FilterProperty(pattern=json.dumps({"eventName": ["INSERT", "MODIFY"], **_keys(RUNS, sk="@")})),
             ]
         ),
     )
 
 
-def _keys(*prefixes: str) -> dict[str, object]:
-    return {"dynamodb": {"Keys": {"pk": {"S": [{"prefix": prefix} for prefix in prefixes]}}}}
+def _keys(*prefixes: str, sk: str | None = None) -> dict[str, object]:
+    keys: dict[str, object] = {"pk": {"S": [{"prefix": prefix} for prefix in prefixes]}}
+    if sk is not None:
+        keys["sk"] = {"S": [sk]}
+    return {"dynamodb": {"Keys": keys}}

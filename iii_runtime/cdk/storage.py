@@ -10,7 +10,7 @@ from constructs import Construct
 
 from iii_runtime.cdk.acknowledgements import acknowledge
 from iii_runtime.core.config.values import StageConfig
-from iii_runtime.plan.names import LETTERS_INDEX, NAMES_INDEX, Deployment
+from iii_runtime.plan.names import LETTERS_INDEX, NAMES_INDEX, WAKE_INDEX, Deployment
 
 PAYLOAD_DAYS = 60
 """How long payloads too large for a message are kept: longer than a message, its letter, and the message again."""
@@ -47,6 +47,12 @@ def add_table(scope: Construct, deployment: Deployment, stage: StageConfig) -> d
                 index_name=NAMES_INDEX,
                 partition_key=dynamodb.Attribute(name="nk", type=text),
                 sort_key=dynamodb.Attribute(name="nr", type=text),
+                projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+            ),
+            dynamodb.GlobalSecondaryIndexPropsV2(
+                index_name=WAKE_INDEX,
+                partition_key=dynamodb.Attribute(name="ws", type=number),
+                sort_key=dynamodb.Attribute(name="wa", type=number),
                 projection_type=dynamodb.ProjectionType.KEYS_ONLY,
             ),
         ],

@@ -19,8 +19,8 @@ from iii_runtime.core.errors import StoreError
 from iii_runtime.core.payload import Json
 from iii_runtime.core.trigger_request import TriggerRequest
 from iii_runtime.core.worker import Worker
-from iii_runtime.hosts.embedded.control_client import ControlClient, answers
-from iii_runtime.hosts.embedded.host_file import HostFile, RunningHost
+from iii_runtime.hosts.control_client import ControlClient, answers
+from iii_runtime.hosts.host_file import HostFile, RunningHost
 
 PATIENCE = timedelta(seconds=5)
 """How long a command waits for a host to answer, and for a store that is in use."""

@@ -33,8 +33,8 @@ class Client(RunClient):
         `HostError` `host_unreachable`.
         """
         # Here because a program on AWS needs nothing of this.
-        from iii_runtime.hosts.embedded.control_client import ControlClient  # noqa: PLC0415
-        from iii_runtime.hosts.embedded.host_file import HostFile  # noqa: PLC0415
+        from iii_runtime.hosts.control_client import ControlClient  # noqa: PLC0415
+        from iii_runtime.hosts.host_file import HostFile  # noqa: PLC0415
 
         return cls(_in_threads(ControlClient(HostFile(Path(data))).call), Uuid4Source().new_id)
 

@@ -18,6 +18,7 @@ TICK_QUEUE = "tick"
 FEED_FAILURES = "feed-failures"
 LETTERS_INDEX = "letters"
 NAMES_INDEX = "names"
+WAKE_INDEX = "wake"
 
 _FUNCTION_LENGTH = 64
 _QUEUE_LENGTH = 80

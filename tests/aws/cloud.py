@@ -31,7 +31,7 @@ from moto.dynamodb.models import dynamodb_backends
 from moto.moto_api._internal import mock_random
 
 from iii_runtime.plan.app_plan import AppPlan, PlannedQueue
-from iii_runtime.plan.names import FEED_FAILURES, LETTERS_INDEX, NAMES_INDEX, TICK_QUEUE, Deployment
+from iii_runtime.plan.names import FEED_FAILURES, LETTERS_INDEX, NAMES_INDEX, TICK_QUEUE, WAKE_INDEX, Deployment
 from iii_runtime.testing.clock import SkipClock
 from tests.aws.calls import shared_clients
 from tests.aws.moto_clock import moto_follows
@@ -141,10 +141,11 @@ class Cloud:
 
     def _create_table(self, names: Deployment) -> None:
         texts = [{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk", "dq", "nk", "nr")]
+        numbers = [{"AttributeName": name, "AttributeType": "N"} for name in ("dt", "ws", "wa")]
         self.clients.dynamodb.create_table(
             TableName=names.table_name,
             BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=cast(Any, [*texts, {"AttributeName": "dt", "AttributeType": "N"}]),
+            AttributeDefinitions=cast(Any, [*texts, *numbers]),
             KeySchema=_schema("pk", "sk"),
             GlobalSecondaryIndexes=[
                 {
@@ -155,6 +156,11 @@ class Cloud:
                 {
                     "IndexName": NAMES_INDEX,
                     "KeySchema": _schema("nk", "nr"),
+                    "Projection": {"ProjectionType": "KEYS_ONLY"},
+                },
+                {
+                    "IndexName": WAKE_INDEX,
+                    "KeySchema": _schema("ws", "wa"),
                     "Projection": {"ProjectionType": "KEYS_ONLY"},
                 },
             ],

@@ -17,7 +17,7 @@ from moto import mock_aws
 
 from iii_runtime.adapters.aws.clients import Clients
 from iii_runtime.core.queue import QueueSpec
-from iii_runtime.plan.names import LETTERS_INDEX, NAMES_INDEX, Deployment
+from iii_runtime.plan.names import LETTERS_INDEX, NAMES_INDEX, WAKE_INDEX, Deployment
 from iii_runtime.testing.clock import SkipClock
 
 DEPLOYMENT = Deployment(app="shop", stage="test", region="us-east-1", account="123456789012")
@@ -55,6 +55,7 @@ NOT_FAITHFUL: Mapping[str, str] = {
     "test_a_queue_that_changes_its_kind_keeps_all_messages": _KEEPS_ITS_KIND,
     "test_a_message_without_the_group_field_waits_for_no_other": _KEEPS_ITS_KIND,
     "test_a_back_off_outlives_a_change_of_kind": _KEEPS_ITS_KIND,
+    "test_a_change_of_a_run_is_announced_and_a_refusal_is_not": "a wake is sent to the workflow's queue",
     "test_an_unreadable_body_survives_its_death_and_redrive": "a body that is no envelope has SQS's message id for its "
     "receipt; see tests/unit/test_aws_queue_bodies.py",
 }
@@ -124,12 +125,13 @@ def create_table(clients: Clients, deployment: Deployment) -> None:
         BillingMode="PAY_PER_REQUEST",
         AttributeDefinitions=[
             *[{"AttributeName": name, "AttributeType": "S"} for name in texts],  # type: ignore[list-item]
-            {"AttributeName": "dt", "AttributeType": "N"},
+            *[{"AttributeName": name, "AttributeType": "N"} for name in ("dt", "ws", "wa")],  # type: ignore[list-item]
         ],
         KeySchema=_keys("pk", "sk"),
         GlobalSecondaryIndexes=[
             {"IndexName": NAMES_INDEX, "KeySchema": _keys("nk", "nr"), "Projection": {"ProjectionType": "KEYS_ONLY"}},
             {"IndexName": LETTERS_INDEX, "KeySchema": _keys("dq", "dt"), "Projection": {"ProjectionType": "ALL"}},
+            {"IndexName": WAKE_INDEX, "KeySchema": _keys("ws", "wa"), "Projection": {"ProjectionType": "KEYS_ONLY"}},
         ],
         StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
     )

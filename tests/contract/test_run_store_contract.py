@@ -28,8 +28,6 @@ LEASE_END = 2000
 
 @pytest.fixture
 def runs(backend: str, request: pytest.FixtureRequest) -> RunStore:
-    if backend == "aws":
-        pytest.skip("the aws adapter has no durable runs yet")
     stores: Stores = request.getfixturevalue("stores")
     assert stores.runs is not None
     return stores.runs
@@ -726,6 +724,7 @@ class TestWakes:
             "name": "s",
             "occurrence": 3,
             "attempts": 1,
+            "elapsed_ms": 0,
         }
 
 

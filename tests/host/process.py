@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.request import Request, urlopen
 
-from iii_runtime.hosts.embedded.host_file import HostFile, RunningHost
+from iii_runtime.hosts.host_file import HostFile, RunningHost
 from tests.patience import PATIENCE_S, eventually
 
 

@@ -23,10 +23,10 @@ import pytest
 from iii_runtime.core.errors import EnqueueError, HostError, InvocationError, StoreError
 from iii_runtime.core.payload import Json, decode_json
 from iii_runtime.core.trigger_request import TriggerAction, TriggerActionEnqueue, TriggerActionVoid, TriggerRequest
+from iii_runtime.hosts.control_client import ControlClient, answers
 from iii_runtime.hosts.embedded import control_server
-from iii_runtime.hosts.embedded.control_client import ControlClient, answers
 from iii_runtime.hosts.embedded.control_server import ControlServer
-from iii_runtime.hosts.embedded.host_file import HostFile, RunningHost, new_token
+from iii_runtime.hosts.host_file import HostFile, RunningHost, new_token
 
 TOKEN, OTHER_TOKEN = "a token", "secret-token"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from iii_runtime.adapters.embedded.lock import DataLock
 from iii_runtime.cli.main import cli
-from iii_runtime.hosts.embedded.host_file import RunningHost
+from iii_runtime.hosts.host_file import RunningHost
 from tests.host.process import DevProcess, post
 from tests.patience import PATIENCE_S, eventually
 

@@ -21,8 +21,8 @@ import pytest
 from iii_runtime.adapters.config_file import load_config
 from iii_runtime.core.config import Config
 from iii_runtime.core.trigger_request import TriggerRequest
-from iii_runtime.hosts.embedded.host_file import HostFile
 from iii_runtime.hosts.embedded.session import LocalSession
+from iii_runtime.hosts.host_file import HostFile
 
 ROOT = Path(__file__).resolve().parents[2]
 ORDERS = 200
@@ -119,7 +119,7 @@ def call(session: LocalSession, function_id: str, payload: dict[str, Any]) -> An
 
 def unfinished(data: Path) -> int:
     """Ask the running host how many messages wait or run in the three queues."""
-    from iii_runtime.hosts.embedded.control_client import ControlClient
+    from iii_runtime.hosts.control_client import ControlClient
 
     rows = ControlClient(HostFile(data)).call(TriggerRequest(function_id="engine::queue::list"))
     assert isinstance(rows, list)

@@ -20,7 +20,7 @@ from iii_runtime.cli import connection
 from iii_runtime.core.payload import Json
 from iii_runtime.core.trigger_request import TriggerRequest
 from iii_runtime.hosts.embedded.control_server import ControlServer
-from iii_runtime.hosts.embedded.host_file import HostFile, RunningHost, new_token
+from iii_runtime.hosts.host_file import HostFile, RunningHost, new_token
 from tests.host.commands import WORKER, answer, done, refused
 from tests.patience import PATIENCE_S, eventually
 

@@ -122,7 +122,9 @@ def test_the_runtime_is_started_each_minute_and_reads_the_stream_of_the_table_fr
     assert feed["DestinationConfig"]["OnFailure"]["Destination"] == NAMES.queue_arn("orders-dev-x-feed-failures")
     patterns = [json.loads(each["Pattern"]) for each in feed["FilterCriteria"]["Filters"]]
     prefixes = [rule["prefix"] for each in patterns for rule in each["dynamodb"]["Keys"]["pk"]["S"]]
-    assert prefixes == ["S#", "T#", "E#"]
+    assert prefixes == ["S#", "T#", "E#", "W#"]
+    assert patterns[-1]["eventName"] == ["INSERT", "MODIFY"]
+    assert patterns[-1]["dynamodb"]["Keys"]["sk"] == {"S": ["@"]}
 
 
 def test_people_are_told_where_to_go(pipeline: Synthesised) -> None:

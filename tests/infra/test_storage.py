@@ -12,9 +12,13 @@ def test_the_table_has_its_indexes_its_stream_and_its_expiry(shop: Synthesised) 
         each["IndexName"]: ([key["AttributeName"] for key in each["KeySchema"]], each["Projection"]["ProjectionType"])
         for each in table["GlobalSecondaryIndexes"]
     }
-    assert indexes == {"letters": (["dq", "dt"], "KEYS_ONLY"), "names": (["nk", "nr"], "KEYS_ONLY")}
+    assert indexes == {
+        "letters": (["dq", "dt"], "KEYS_ONLY"),
+        "names": (["nk", "nr"], "KEYS_ONLY"),
+        "wake": (["ws", "wa"], "KEYS_ONLY"),
+    }
     types = {each["AttributeName"]: each["AttributeType"] for each in table["AttributeDefinitions"]}
-    assert types == {"pk": "S", "sk": "S", "dq": "S", "dt": "N", "nk": "S", "nr": "S"}
+    assert types == {"pk": "S", "sk": "S", "dq": "S", "dt": "N", "ws": "N", "wa": "N", "nk": "S", "nr": "S"}
     assert table["StreamSpecification"] == {"StreamViewType": "NEW_AND_OLD_IMAGES"}
     assert table["TimeToLiveSpecification"] == {"AttributeName": "ttl", "Enabled": True}
     assert table["BillingMode"] == "PAY_PER_REQUEST"

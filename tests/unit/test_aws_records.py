@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,10 +12,14 @@ from iii_runtime.adapters.aws.attributes import Item, to_attributes
 from iii_runtime.adapters.aws.document_codec import encode_document
 from iii_runtime.adapters.aws.document_keys import EVENT, DocumentKey, group_partition, state_key, stream_key
 from iii_runtime.adapters.aws.records import changes_of
+from iii_runtime.adapters.aws.run_item import item_of
 from iii_runtime.core.change import StateChange, StreamChange
 from iii_runtime.core.errors import StoreError
 from iii_runtime.core.message import BlobLink
 from iii_runtime.core.payload import Json, PayloadError
+from iii_runtime.core.runs.fact_codec import encode_fact
+from iii_runtime.core.runs.facts import Key, StepCompleted
+from iii_runtime.core.runs.record import RunRecord
 
 CREATED = 1_767_225_600
 STATE = state_key("s", "k")
@@ -130,7 +135,24 @@ async def test_large_values_and_data_are_read_where_they_are() -> None:
     assert await changes_of(record(linked, document(STATE, 1)), follow) == [state_change("state:updated", 123, 1)]
 
 
-@pytest.mark.parametrize("pk", ["M#1", "DD#1", "C#job", "I#1", "W#1", "J#s#g", "K#1", "W"])
+async def test_the_record_of_a_run_tells_what_has_become_of_it_and_its_other_items_nothing() -> None:
+    fact = encode_fact(StepCompleted(key=Key("step", "pay"), at_ms=4, value=1))
+    new = RunRecord(workflow_id="w", run_id="r", first_run_id="r", workflow="a::b", tail=(fact,), sequence=1)
+    (change,) = await changes_of(record(item_of(new), item_of(replace(new, tail=(fact, fact), sequence=2))), follow)
+    assert isinstance(change, StreamChange)
+    assert (change.stream_name, change.group_id, change.item_id, change.kind) == ("runs", "w", "r", "update")
+    assert isinstance(change.data, dict)
+    assert change.data["facts"] == 2
+    renewed = replace(new, lease_until_ms=5, owner="x")
+    assert await changes_of(record(item_of(renewed), item_of(replace(renewed, lease_until_ms=9))), follow) == []
+    (other,) = await changes_of(record(item_of(new), item_of(replace(new, run_id="s", tail=()))), follow)
+    assert isinstance(other, StreamChange)
+    assert (other.item_id, other.kind) == ("s", "create")
+    assert await changes_of(record(item_of(new), None), follow) == []
+    assert await changes_of(record(None, {"pk": "W#w", "sk": "P#large", "t": "x"}), follow) == []
+
+
+@pytest.mark.parametrize("pk", ["M#1", "DD#1", "C#job", "I#1", "J#s#g", "K#1", "W"])
 async def test_items_of_other_kinds_are_no_changes(pk: str) -> None:
     item: Item = {"pk": pk, "sk": "@"}
     body = record(None, item)

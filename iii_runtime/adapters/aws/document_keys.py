@@ -16,7 +16,8 @@ from urllib.parse import unquote
 
 from iii_runtime.adapters.aws.attributes import Value
 
-STATE, STREAM, EVENT = "S#", "T#", "E#"
+STATE, STREAM, EVENT, RUN = "S#", "T#", "E#", "W#"
+"""What partition keys begin with; the last one is of runs, see `run_item`."""
 
 NAME_SHARDS = 4
 """Over how many partitions the index `names` is spread."""
@@ -68,6 +69,11 @@ def group_partition(prefix: str, stream_name: str, group_id: str) -> str:
 def fitted_key(prefix: str, text: str) -> str:
     """Return a partition key that begins with `prefix`: `text` itself, or its hash if it is too long."""
     return prefix + _fitted(text, _PARTITION_BYTES - len(prefix))
+
+
+def fitted_sort_key(text: str) -> str:
+    """Return a part of a sort key: `text` itself, or its hash if it is too long to have another part beside it."""
+    return _fitted(text, _SORT_BYTES // 2)
 
 
 def names_of(item: Mapping[str, Value]) -> tuple[str, ...] | None:

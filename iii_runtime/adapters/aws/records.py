@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import cast
 
 from iii_runtime.adapters.aws.attributes import Item, Value, from_attributes, reading
-from iii_runtime.adapters.aws.document_keys import EVENT, STATE, STREAM, names_of
+from iii_runtime.adapters.aws.document_keys import EVENT, RUN, STATE, STREAM, names_of
 from iii_runtime.adapters.aws.kept_value import Follow, read_data, read_value
-from iii_runtime.adapters.aws.table import place_of
+from iii_runtime.adapters.aws.table import ONLY, place_of
 from iii_runtime.core.change import Change, StateChange, StreamChange
 from iii_runtime.core.members import integer, optional, text
 from iii_runtime.core.payload import Json, to_json
@@ -19,7 +19,8 @@ async def changes_of(record: Mapping[str, object], follow: Follow) -> list[Chang
     """Return the changes of one record, in order: that of the document, then the notice that rode on the write.
 
     A write of the same value is a change as well. The removal of a value is one whoever removed it, also the table's
-    own expiry; that of an event's item is none, nor is any record of another kind of item.
+    own expiry; that of an event's item is none, nor is any record of another kind of item. The record of a run tells
+    what has become of the run, if viewers are to know.
 
     Args:
         record: A record as a Lambda receives it, or as `GetRecords` returns it: `eventName` and `dynamodb` with `Keys`,
@@ -34,9 +35,14 @@ async def changes_of(record: Mapping[str, object], follow: Follow) -> list[Chang
         told = cast(Mapping[str, Mapping[str, object]], record["dynamodb"])
         keys = from_attributes(told["Keys"])
         prefix = str(keys["pk"])[:2]
-        if prefix not in {STATE, STREAM, EVENT}:
+        if prefix not in {STATE, STREAM, EVENT, RUN}:
             return []
         old, new = _image(told, "OldImage"), _image(told, "NewImage")
+        if prefix == RUN:
+            # Loaded here: an app without workflows has no such records.
+            from iii_runtime.adapters.aws.run_records import run_changes  # noqa: PLC0415
+
+            return run_changes(old, new, _at_ms(told, None)) if keys["sk"] == ONLY else []
         changes: list[Change] = []
         if prefix != EVENT and not _is_repetition(old, new):
             changes.append(await _document_change(prefix, old, new, _at_ms(told, new), follow))

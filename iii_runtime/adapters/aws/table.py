@@ -168,6 +168,18 @@ class Table:
                 return
             left = None if left is None else left - len(page["Items"])
 
+    async def scan(self, condition: Expression) -> AsyncIterator[Item]:
+        """Yield all items for which `condition` holds, in no order. It reads, and costs, the whole table."""
+        request: dict[str, Any] = {}
+        _add(request, "FilterExpression", condition)
+        while True:
+            page = await self._ask(lambda: self._clients.dynamodb.scan(TableName=self.name, **request))
+            for attributes in page["Items"]:
+                yield self.read(attributes)
+            if "LastEvaluatedKey" not in page:
+                return
+            request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
     def read(self, attributes: Mapping[str, object], note: str = "") -> Item:
         """Return the item of its wire form.
 

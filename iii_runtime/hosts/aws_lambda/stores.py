@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from iii_runtime.ports.change_feed import ChangeFeed
     from iii_runtime.ports.dead_letter import DeadLetterStore
     from iii_runtime.ports.response_store import ResponseStore
+    from iii_runtime.ports.run_store import RunStore
     from iii_runtime.ports.stream_store import StreamStore
     from iii_runtime.ports.tick_store import TickStore
     from iii_runtime.ports.topic_publisher import TopicPublisher
@@ -100,6 +101,13 @@ def aws_stores(  # noqa: PLR0913 - one for each thing a host decides
 
         return SnsTopicPublisher(clients, deployment, clock)
 
+    def runs() -> RunStore:
+        from iii_runtime.adapters.aws.run_payloads import RunPayloads
+        from iii_runtime.adapters.aws.run_store import DynamoRunStore
+        from iii_runtime.adapters.aws.transactions import Transactions
+
+        return DynamoRunStore(table, Transactions(clients, table, clock, ids), RunPayloads(table, blobs))
+
     return Stores(
         clock=clock,
         ids=ids,
@@ -113,6 +121,7 @@ def aws_stores(  # noqa: PLR0913 - one for each thing a host decides
         ticks=_late(ticks),
         remote=LambdaFunctions(clients, deployment, payloads, ids, via_dispatcher=via_dispatcher),
         topics=_late(topics),
+        runs=_late(runs),
         broker="sqs",
     )
 

@@ -13,12 +13,12 @@ from iii_runtime.core.config import Config
 from iii_runtime.engine.http_entry import HttpEntry
 from iii_runtime.engine.runtime import Runtime
 from iii_runtime.hosts.embedded.control_server import ControlServer
-from iii_runtime.hosts.embedded.host_file import HostFile, RunningHost, new_token
 from iii_runtime.hosts.embedded.http_server import HttpServer
 from iii_runtime.hosts.embedded.listener import ListeningServer
 from iii_runtime.hosts.embedded.origins import origin_rule, run_routes_rule
 from iii_runtime.hosts.embedded.stream_hub import StreamHub
 from iii_runtime.hosts.embedded.stream_server import StreamServer
+from iii_runtime.hosts.host_file import HostFile, RunningHost, new_token
 
 _CLOSE_GRACE = timedelta(seconds=2)
 

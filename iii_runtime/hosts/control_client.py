@@ -13,7 +13,7 @@ from iii_runtime.core.errors import EnqueueError, HostError, InvocationError
 from iii_runtime.core.payload import Json, PayloadError, encode_json
 from iii_runtime.core.remote_error import told_about
 from iii_runtime.core.trigger_request import TriggerRequest, parse_trigger_request, render_trigger_request
-from iii_runtime.hosts.embedded.host_file import HostFile, RunningHost, split_address
+from iii_runtime.hosts.host_file import HostFile, RunningHost, split_address
 
 _CONNECT_SECONDS = 5.0
 _MARGIN_SECONDS = 10.0
